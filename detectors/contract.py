@@ -1,0 +1,86 @@
+"""What a detector is: a pure function from rows and state to findings and state, with its thresholds as fields.
+
+The theorem that holds the design together: any cutting of the stream in time gives the same findings and the same
+state. tests/detectors/test_conformance.py runs it, and more, over the whole catalogue.
+
+How a detector keeps it: rows arrive complete up to `context.now` (exclusive) and no row comes twice. What depends on
+earlier rows is carried in the state frame, which holds for each entity what the last row left behind; the batch is
+put behind it, expressions run `over` the entity, and only the batch's rows speak. What depends on rows that do not
+come (silence) is judged at a deadline computed from the last row: the deadline is met when it is <= now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+import dataframely as dy
+import polars as pl
+
+from schemas.finding import Finding
+from schemas.tables import TABLES
+from schemas.topology import Topology
+
+FINDING_COLUMNS = pl.Schema({name: column.dtype for name, column in Finding.columns().items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """now: the watermark; every row before it has arrived, none at or after it has been given.
+    began: first instant of the stream. intervals_seconds: sampling interval of each table, as the source says.
+    """
+
+    now: datetime
+    began: datetime
+    topology: Topology
+    intervals_seconds: Mapping[str, float] = field(
+        default_factory=lambda: {table.name: table.interval_seconds for table in TABLES if table.interval_seconds}
+    )
+
+
+@dataclass(frozen=True)
+class Detection:
+    """findings: FINDING_COLUMNS, in order of time. state: the detector's `keeps`."""
+
+    findings: pl.DataFrame
+    state: pl.DataFrame
+
+
+class Detector(Protocol):
+    """See the module. `detect` gets one frame per table in `reads` (empty ones too), rows in order of time."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reads(self) -> tuple[type[dy.Schema], ...]: ...
+
+    @property
+    def keeps(self) -> pl.Schema: ...
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection: ...
+
+
+def findings_frame(rows: pl.DataFrame, detector: str, cause: str, kind: str) -> pl.DataFrame:
+    """Rows that carry the other finding columns become findings; columns they lack are null."""
+    said = {"detector": detector, "cause": cause, "kind": kind}
+    columns = [
+        pl.lit(said[name], dtype).alias(name) if name in said
+        else pl.col(name).cast(dtype) if name in rows.columns
+        else pl.lit(None, dtype).alias(name)
+        for name, dtype in FINDING_COLUMNS.items()
+    ]  # fmt: skip
+    return rows.select(columns)
+
+
+def ordered(*findings: pl.DataFrame) -> pl.DataFrame:
+    """Findings in the one order that does not depend on how they were computed."""
+    together = pl.concat(findings) if findings else pl.DataFrame(schema=FINDING_COLUMNS)
+    return together.sort("time", "cause", "kind", "entity", "code", "active", nulls_last=True)
+
+
+def evidence(*columns: str) -> pl.Expr:
+    """The named columns as one JSON object, under their own names with units last."""
+    return pl.struct(*columns).struct.json_encode().alias("evidence")

@@ -1,0 +1,54 @@
+"""From a verdict per sample to statements per change: the one place where hysteresis in time is computed.
+
+A level begins when the verdict has been bad for `for_seconds` without a good sample between, and ends when it has
+been good for `clear_seconds`. Both run lengths are carried per entity in the state, so a cut changes nothing.
+"""
+
+import polars as pl
+
+from schemas.columns import UTC_MICROSECONDS
+
+LEVEL_COLUMNS = pl.Schema(
+    {
+        "entity": pl.String, "time": UTC_MICROSECONDS, "bad": pl.Boolean, "run_began": UTC_MICROSECONDS,
+        "active": pl.Boolean, "first_bad_at": UTC_MICROSECONDS,
+    }
+)  # fmt: skip
+
+
+def levels(
+    samples: pl.DataFrame, state: pl.DataFrame, *, for_seconds: float = 0.0, clear_seconds: float = 0.0
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Statements of change, and the state after the batch.
+
+    samples: entity, time, bad (null: the sample says nothing), and whatever evidence the caller wants kept; in order
+    of time within each entity. state: LEVEL_COLUMNS, one row per entity.
+    Returns the rows of samples at which a level began or ended, with active and first_bad_at; and the new state.
+    """
+    told = samples.filter(pl.col("bad").is_not_null())
+    if told.is_empty():
+        return told.with_columns(active=pl.lit(False), first_bad_at=pl.lit(None, UTC_MICROSECONDS)), state
+    before = state.filter(pl.col("entity").is_in(told["entity"].unique().implode())).with_columns(carried=True)
+    rows = pl.concat([before, told.with_columns(carried=False)], how="diagonal_relaxed").sort(
+        "entity", "carried", "time", descending=[False, True, False], maintain_order=True
+    )
+    turned = pl.col("bad") != pl.col("bad").shift(1).over("entity")
+    rows = rows.with_columns(
+        run_began=pl.when(pl.col("carried")).then("run_began")
+        .when(turned.fill_null(value=True)).then("time")
+    ).with_columns(pl.col("run_began").forward_fill().over("entity"))  # fmt: skip
+    lasted_seconds = (pl.col("time") - pl.col("run_began")).dt.total_microseconds() / 1e6
+    rows = rows.with_columns(
+        active=pl.when(pl.col("carried")).then("active")
+        .when(pl.col("bad") & (lasted_seconds >= for_seconds)).then(pl.lit(True))
+        .when(~pl.col("bad") & (lasted_seconds >= clear_seconds)).then(pl.lit(False))
+    ).with_columns(pl.col("active").forward_fill().over("entity").fill_null(value=False))  # fmt: skip
+    began = pl.col("active") & ~pl.col("active").shift(1, fill_value=False).over("entity")
+    rows = rows.with_columns(
+        first_bad_at=pl.when(pl.col("carried")).then("first_bad_at").when(began).then("run_began")
+    ).with_columns(pl.col("first_bad_at").forward_fill().over("entity"))
+    changed = pl.col("active") != pl.col("active").shift(1, fill_value=False).over("entity")
+    changes = rows.filter(changed & ~pl.col("carried")).sort("time", "entity").drop("carried", "run_began")
+    after = rows.group_by("entity", maintain_order=True).last().select(LEVEL_COLUMNS.names())
+    untouched = state.join(after, on="entity", how="anti")
+    return changes, pl.concat([untouched, after]).sort("entity")

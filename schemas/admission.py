@@ -1,0 +1,111 @@
+"""The door: what comes in becomes rows of a table or goes to quarantine with the rule it broke. Nothing else passes.
+
+Order: unknown columns are dropped and counted; missing ones become null; values are cast (what cannot be cast is a
+broken rule, not a null); NaN and infinities become null, as no table holds a sentinel; then the schema's own rules.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from schemas.columns import UTC_MICROSECONDS
+from schemas.intake import Quarantine
+from schemas.tables import Table
+
+RAW_CHARACTERS_MAXIMUM = 4096
+QUARANTINE_COLUMNS = pl.Schema({name: column.dtype for name, column in Quarantine.columns().items()})
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows came from: topic and offset, or a file."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """rows: good ones, typed, in the order they came. quarantined: the others. ignored: unknown column -> rows."""
+
+    rows: pl.DataFrame
+    quarantined: pl.DataFrame
+    ignored: dict[str, int]
+
+
+def admit(table: Table, frame: pl.DataFrame, origin: Origin | None = None) -> Admitted:
+    """Split a frame of any shape into rows of the table and quarantined rows. Never raises for what the data says."""
+    wanted = table.columns
+    ignored = {column: frame.height for column in frame.columns if column not in wanted}
+    given = frame.select(column for column in wanted if column in frame.columns)
+    typed = given.select(
+        _typed(column, given.schema[column], dtype) if column in given.columns else pl.lit(None, dtype).alias(column)
+        for column, dtype in wanted.items()
+    )
+    if given.width == 0:
+        typed = pl.DataFrame(schema=wanted)
+    miscast = _miscast(given, typed)
+    split = table.schema.filter(typed.filter(miscast.is_null()))
+    rows, failed = pl.DataFrame(split.result), _first_broken_rule(split.failure.details())
+    refused = pl.concat([typed.with_columns(rule=miscast).filter(miscast.is_not_null()), failed])
+    texts = pl.concat([_as_json(given.filter(miscast.is_not_null())), _as_json(failed.drop("rule"))])
+    return Admitted(rows, _quarantine(table, refused.with_columns(raw=texts), origin or Origin()), ignored)
+
+
+def _typed(column: str, given: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    """The column cast to its type: text is parsed, a bare integer time is microseconds since the epoch."""
+    value = pl.col(column)
+    if wanted == UTC_MICROSECONDS:
+        if given == pl.String:
+            return value.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
+        if isinstance(given, pl.Datetime):
+            zoned = value.dt.replace_time_zone("UTC") if given.time_zone is None else value.dt.convert_time_zone("UTC")
+            return zoned.dt.cast_time_unit("us")
+        return value.cast(pl.Int64, strict=False).cast(UTC_MICROSECONDS)
+    if wanted.is_integer() and given.is_float():
+        value = pl.when(value.is_finite() & (value == value.round())).then(value)
+    if wanted == pl.Boolean and given == pl.String:
+        return value.str.to_lowercase().replace_strict({"true": True, "false": False}, default=None)
+    cast = value.cast(wanted, strict=False)
+    return pl.when(cast.is_finite()).then(cast) if wanted.is_float() else cast
+
+
+def _miscast(given: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
+    """For each row the first column whose value was there and did not survive its cast, as a rule; else null."""
+    rule = pl.Series("rule", [None] * typed.height, dtype=pl.String)
+    for column in reversed(given.columns):
+        lost = given[column].is_not_null() & typed[column].is_null()
+        if given[column].dtype.is_float():
+            lost &= given[column].is_finite()
+        if lost.any():
+            rule = pl.select(pl.when(lost).then(pl.lit(f"{column}|type")).otherwise(rule).alias("rule"))["rule"]
+    return rule
+
+
+def _first_broken_rule(details: pl.DataFrame) -> pl.DataFrame:
+    """Failed rows with the name of the first rule that each broke, in the order of the table's columns."""
+    rules = [column for column in details.columns if "|" in column or details.schema[column] == pl.Enum]
+    verdicts = [pl.when(pl.col(rule).cast(pl.String) == "invalid").then(pl.lit(rule)) for rule in rules]
+    first = pl.coalesce(verdicts) if verdicts else pl.lit(None, pl.String)
+    return details.select(pl.exclude(rules), first.fill_null("rule").alias("rule"))
+
+
+def _as_json(rows: pl.DataFrame) -> pl.Series:
+    if rows.is_empty() or rows.width == 0:
+        return pl.Series("raw", [None] * rows.height, dtype=pl.Binary)
+    return rows.select(pl.struct(pl.all()).struct.json_encode().str.head(RAW_CHARACTERS_MAXIMUM).cast(pl.Binary).alias("raw"))["raw"]
+
+
+def _quarantine(table: Table, refused: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    return refused.select(
+        pl.col(table.time).alias("time"),
+        pl.lit(table.name).alias("table"),
+        pl.col(table.source).alias("source"),
+        pl.col("rule"),
+        pl.format("row of {} breaks {}", pl.lit(table.name), "rule").alias("reason"),
+        pl.lit(origin.topic, pl.String).alias("topic"),
+        pl.lit(origin.partition, pl.Int64).alias("partition"),
+        pl.lit(origin.offset, pl.Int64).alias("offset"),
+        pl.col("raw"),
+    ).cast(dict(QUARANTINE_COLUMNS))  # fmt: skip
