@@ -5,7 +5,7 @@ the names that these frames mention. A link and its cable share one name, as one
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import polars as pl
@@ -20,6 +20,7 @@ LINK_COLUMNS = pl.Schema(
     {
         "cable": pl.String, "a": pl.String, "a_port": pl.Int64, "b": pl.String, "b_port": pl.Int64,
         "tier": pl.String, "length_meters": pl.Float64, "colour": pl.String, "lanes": pl.Int64, "star_group": pl.String,
+        "gbps": pl.Float64,
     }
 )  # fmt: skip
 TIERS = ("node-leaf", "leaf-spine", "spine-core")
@@ -30,13 +31,15 @@ class Topology:
     """nodes: one row per host (NODE_COLUMNS). links: one row per cable (LINK_COLUMNS); a is the end nearer the GPU.
 
     pdu_b is the second feed of a node with two; role is compute or spare. colour, lanes and star_group (the sea-star
-    of cables that leave one switch together) describe the cable itself.
+    of cables that leave one switch together) describe the cable itself; gbps is its data rate one way.
+    ports_by_switch: how many ports a switch has, where that is known.
     """
 
     name: str
     nodes: pl.DataFrame
     links: pl.DataFrame
     gpus_per_node: int = 8
+    ports_by_switch: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def node_rows(self) -> Mapping[str, dict[str, str | None]]:
@@ -110,13 +113,14 @@ def node_of(entity: str) -> str:
 
 def topology_from_frames(name: str, nodes: pl.DataFrame, links: pl.DataFrame, *, gpus_per_node: int = 8) -> Topology:
     """Fill in what the frames leave out. Raises ValueError naming a column that must be there."""
-    return Topology(name, _filled("nodes", nodes, NODE_COLUMNS, {"node"}), _filled("links", links, LINK_COLUMNS, {"cable", "a", "b"}), gpus_per_node)  # fmt: skip
+    filled_nodes = _filled("nodes", nodes, NODE_COLUMNS, {"node"})
+    return Topology(name, filled_nodes, _filled("links", links, LINK_COLUMNS, {"cable", "a", "b"}), gpus_per_node)
 
 
 def _filled(what: str, frame: pl.DataFrame, columns: pl.Schema, needed: set[str]) -> pl.DataFrame:
     missing = needed - set(frame.columns)
     if missing and frame.width:
-        raise ValueError(f"{what}: column {sorted(missing)[0]} is missing")
+        raise ValueError(f"{what}: column {min(missing)} is missing")
     return frame.select(
         pl.col(column).cast(dtype) if column in frame.columns else pl.lit(None, dtype).alias(column)
         for column, dtype in columns.items()

@@ -82,6 +82,7 @@ class Broker:
         self.password = password
         self._command = command
         self._folder = folder
+        self._topics: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -125,9 +126,22 @@ class Broker:
     def create_topic(self, prefix: str = "test", *, partitions: int = 1) -> str:
         """Make a topic of a name that no other test has, and return the name once it has its leaders."""
         name = f"{prefix}.{uuid.uuid4().hex[:12]}"
-        with KafkaAdminClient(bootstrap_servers=self.bootstrap_servers) as admin:
-            admin.create_topics({name: {"num_partitions": partitions, "replication_factor": 1}}, wait_for_metadata=True)
+        with self.admin() as admin:
+            admin.create_topics({name: {"num_partitions": partitions}}, wait_for_metadata=True)
+        self._topics.append(name)
         return name
+
+    def delete_topics(self) -> None:
+        """Leave a broker that is not ours without the topics that we made."""
+        if self._topics:
+            with self.admin() as admin:
+                admin.delete_topics(self._topics)
+        self._topics = []
+
+    def admin(self, *, timeout_seconds: float = 30.0) -> KafkaAdminClient:
+        """A client for what is not reading or writing; KafkaTimeoutError where nobody answers in time."""
+        milliseconds = max(1, int(timeout_seconds * 1000))
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=milliseconds)
 
     def start(self) -> None:
         """Start the process and return once it answers clients."""
@@ -170,8 +184,7 @@ class Broker:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"the broker did not listen in {START_SECONDS:g} s:\n{self.log[-4000:]}")
                 time.sleep(0.05)
-        timeout_ms = max(1, int((deadline - time.monotonic()) * 1000))
-        with KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=timeout_ms) as admin:
+        with self.admin(timeout_seconds=deadline - time.monotonic()) as admin:
             admin.list_topics()
 
 

@@ -1,0 +1,223 @@
+"""The engine: one pure step from rows to findings and incidents. Streaming, Dagster and replay all call this one.
+
+A step takes rows in their order of arrival and the watermark, and does five things in this order: puts aside rows
+that are too late for their source, drops repeats, releases what the watermark has passed in order of time, lets
+every detector speak, and folds what they say into incidents. The state it returns is all that the next step needs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
+from detectors.correlate import Correlation, correlate
+from schemas.admission import QUARANTINE_COLUMNS
+from schemas.columns import UTC_MICROSECONDS
+from schemas.finding import TelemetryHealth
+from schemas.incident import Incident
+from schemas.intake import Late
+from schemas.tables import TABLES, Table, empty
+from schemas.topology import Topology
+
+LATE_COLUMNS = pl.Schema({name: column.dtype for name, column in Late.columns().items()})
+HEALTH_COLUMNS = pl.Schema({name: column.dtype for name, column in TelemetryHealth.columns().items()})
+SOURCE_COLUMNS = pl.Schema({"table": pl.String, "source": pl.String, "newest": UTC_MICROSECONDS})
+ALLOWED_LATENESS_SECONDS: Mapping[str, float] = {"events": 0.0, "metrics": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """tables: admitted rows by table name, in order of arrival. quarantined: rows that were not admitted.
+    now: the watermark; every row older than this has arrived.
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+    now: datetime
+    quarantined: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=QUARANTINE_COLUMNS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineState:
+    """now: watermark of the last step. sources: newest time per source. pending: rows the watermark has not passed.
+    detectors: state frame by detector name.
+    """
+
+    began: datetime
+    now: datetime
+    sources: pl.DataFrame
+    pending: Mapping[str, pl.DataFrame]
+    detectors: Mapping[str, pl.DataFrame]
+    correlation: Correlation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one step gives: accepted rows to be stored, what was put aside, what was found, and the next state."""
+
+    state: EngineState
+    accepted: Mapping[str, pl.DataFrame]
+    late: pl.DataFrame
+    health: pl.DataFrame
+    quarantined: pl.DataFrame
+    findings: pl.DataFrame
+    incidents: tuple[Incident, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """detectors: who judges. intervals_seconds: how often each table is sampled, as its source says."""
+
+    detectors: tuple[Detector, ...]
+    topology: Topology
+    intervals_seconds: Mapping[str, float]
+    allowed_lateness_seconds: Mapping[str, float] = field(default_factory=lambda: dict(ALLOWED_LATENESS_SECONDS))
+
+    def start(self, began: datetime) -> EngineState:
+        """The state before the first row of a stream that begins at `began`."""
+        return EngineState(
+            began=began, now=began, sources=pl.DataFrame(schema=SOURCE_COLUMNS), pending={},
+            detectors={detector.name: pl.DataFrame(schema=detector.keeps) for detector in self.detectors},
+            correlation=Correlation(),
+        )  # fmt: skip
+
+    def step(self, state: EngineState, batch: Batch) -> Step:
+        """Judge what has arrived up to the watermark. A watermark that goes back is held where it was."""
+        now = max(batch.now, state.now)
+        accepted, late, sources = self._admit_in_time(state, batch)
+        released, pending = _release(accepted, state.pending, now)
+        findings, detectors = self._detect(state, released, now)
+        incidents, correlation = correlate(findings, state.correlation, self._context(state, now))
+        following = replace(
+            state, now=now, sources=sources, pending=pending, detectors=detectors, correlation=correlation
+        )
+        return Step(
+            state=following, accepted=accepted, late=late, health=_health(accepted, late, batch.quarantined, now),
+            quarantined=batch.quarantined, findings=findings, incidents=incidents,
+        )  # fmt: skip
+
+    def _context(self, state: EngineState, now: datetime) -> Context:
+        return Context(now=now, began=state.began, topology=self.topology, intervals_seconds=self.intervals_seconds)
+
+    def _admit_in_time(
+        self, state: EngineState, batch: Batch
+    ) -> tuple[dict[str, pl.DataFrame], pl.DataFrame, pl.DataFrame]:
+        accepted: dict[str, pl.DataFrame] = {}
+        lates: list[pl.DataFrame] = [pl.DataFrame(schema=LATE_COLUMNS)]
+        seen: list[pl.DataFrame] = [state.sources]
+        for table in TABLES:
+            rows = batch.tables.get(table.name)
+            if rows is None or rows.is_empty():
+                continue
+            newest = state.sources.filter(pl.col("table") == table.name)
+            allowed = timedelta(seconds=self.allowed_lateness_seconds[table.lane])
+            in_time, behind = _split_late(table, rows, newest, allowed)
+            accepted[table.name] = _unrepeated(table, in_time, state.pending.get(table.name))
+            lates.append(behind)
+            seen.append(
+                in_time.group_by(source=table.source).agg(newest=pl.col(table.time).max())
+                .select(pl.lit(table.name).alias("table"), "source", "newest")
+            )  # fmt: skip
+        sources = pl.concat(seen).group_by("table", "source").agg(pl.col("newest").max()).sort("table", "source")
+        return accepted, pl.concat(lates), sources
+
+    def _detect(
+        self, state: EngineState, released: Mapping[str, pl.DataFrame], now: datetime
+    ) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+        context = self._context(state, now)
+        rows = {table.schema: released.get(table.name, empty(table)) for table in TABLES}
+        said: list[pl.DataFrame] = [pl.DataFrame(schema=FINDING_COLUMNS)]
+        states: dict[str, pl.DataFrame] = {}
+        for detector in self.detectors:
+            tables = {schema: rows[schema] for schema in detector.reads}
+            detection = detector.detect(tables, state.detectors[detector.name], context)
+            said.append(detection.findings)
+            states[detector.name] = detection.state
+        return ordered(*said), states
+
+
+def _split_late(
+    table: Table, rows: pl.DataFrame, newest: pl.DataFrame, allowed: timedelta
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows in time, and LATE_COLUMNS for those behind their source's newest row by more than is allowed.
+
+    Newest is what the source had sent before the row, in order of arrival, so that cutting the batch changes nothing.
+    """
+    known = rows.join(newest.select(pl.col("source").alias(table.source), "newest"), on=table.source, how="left")
+    before = pl.max_horizontal(
+        pl.col(table.time).cum_max().shift(1).over(table.source), pl.col("newest")
+    )
+    behind = before - pl.col(table.time)
+    marked = known.with_columns(_behind=behind).drop("newest")
+    is_late = (pl.col("_behind") > allowed).fill_null(value=False)
+    late = marked.filter(is_late)
+    if late.is_empty():
+        return rows, pl.DataFrame(schema=LATE_COLUMNS)
+    return marked.filter(~is_late).drop("_behind"), late.select(
+        time=pl.col(table.time), table=pl.lit(table.name), source=pl.col(table.source),
+        behind_seconds=pl.col("_behind").dt.total_microseconds() / 1e6,
+        row=pl.struct(rows.columns).struct.json_encode(),
+    )  # fmt: skip
+
+
+def _unrepeated(table: Table, rows: pl.DataFrame, pending: pl.DataFrame | None) -> pl.DataFrame:
+    """Rows without those that say again what an earlier one said: a producer that retries may send twice."""
+    identity = [table.time, *table.key]
+    once = rows.unique(identity, keep="first", maintain_order=True)
+    if pending is None or pending.is_empty():
+        return once
+    return once.join(pending, on=identity, how="anti", nulls_equal=True, maintain_order="left")
+
+
+def _release(
+    accepted: Mapping[str, pl.DataFrame], pending: Mapping[str, pl.DataFrame], now: datetime
+) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
+    released: dict[str, pl.DataFrame] = {}
+    waiting: dict[str, pl.DataFrame] = {}
+    for table in TABLES:
+        frames = [frames[table.name] for frames in (pending, accepted) if table.name in frames]
+        if not frames:
+            continue
+        rows = pl.concat(frames)
+        passed = pl.col(table.time) < now
+        released[table.name] = rows.filter(passed).sort(table.time, *table.key, nulls_last=True)
+        held = rows.filter(~passed)
+        if not held.is_empty():
+            waiting[table.name] = held
+    return released, waiting
+
+
+def _health(
+    accepted: Mapping[str, pl.DataFrame], late: pl.DataFrame, quarantined: pl.DataFrame, now: datetime
+) -> pl.DataFrame:
+    """What admission did per source, with the batch's watermark as its time."""
+    counts = [
+        rows.group_by(source=TABLE_SOURCES[name]).len().select(
+            pl.lit(name).alias("table"), "source", pl.lit("rows").alias("what"), "len", pl.lit(None, pl.String).alias("rule")
+        )
+        for name, rows in accepted.items()
+    ]  # fmt: skip
+    counts.append(
+        late.group_by("table", "source").len()
+        .select("table", "source", pl.lit("late").alias("what"), "len", pl.lit(None, pl.String).alias("rule"))
+    )  # fmt: skip
+    counts.append(
+        quarantined.with_columns(pl.col("table", "source").fill_null("unknown"))
+        .group_by("table", "source").agg(pl.len(), pl.col("rule").mode().sort().first())
+        .select("table", "source", pl.lit("quarantined").alias("what"), "len", "rule")
+    )  # fmt: skip
+    return (
+        pl.concat(counts)
+        .group_by("table", "source")
+        .agg(
+            *(pl.col("len").filter(pl.col("what") == what).sum().cast(pl.Int64).alias(what) for what in ("rows", "late", "quarantined")),
+            reason=pl.col("rule").drop_nulls().first(),
+        )
+        .with_columns(time=pl.lit(now, UTC_MICROSECONDS), truncated=pl.lit(None, pl.Boolean))
+        .select(HEALTH_COLUMNS.names())
+        .sort("table", "source")
+    )  # fmt: skip
+
+
+TABLE_SOURCES: Mapping[str, str] = {table.name: table.source for table in TABLES}

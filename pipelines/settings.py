@@ -1,0 +1,160 @@
+"""hotspare.toml: every setting with its default. An unknown key is an error with a suggestion, never ignored.
+
+Secrets are not settings: a password comes from the environment or from a file whose path is set here.
+"""
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from detectors.catalog import CATALOG
+from detectors.contract import Detector
+from pipelines.recovery.settings import RecoverySettings
+
+
+class SettingsError(ValueError):
+    """One line: which file, which key, what is wrong with it, and what was probably meant."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreSettings(Section):
+    """telemetry: the DuckDB file. operations: a SQLite path or a PostgreSQL URL. busy_seconds: how long a flush waits
+    for another process. retention_days: sealed segments older than this are dropped.
+    """
+
+    telemetry: Path = Path("var/telemetry.duckdb")
+    operations: str = "var/operations.sqlite"
+    busy_seconds: float = Field(default=10.0, ge=0, le=600)
+    retention_days: int = Field(default=30, ge=1)
+
+
+class KafkaSettings(Section):
+    """Where the brokers are and how to speak to them. password_file: a file with the SASL password; without it the
+    variable HOTSPARE_KAFKA_PASSWORD is read. ahead_seconds: a partition this far ahead of the slowest one is paused.
+    """
+
+    bootstrap_servers: str = "localhost:9092"
+    topic_prefix: str = "hotspare."
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    username: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    check_hostname: bool = True
+    compression: Literal["none", "gzip", "lz4", "zstd"] = "zstd"
+    partitions: int = Field(default=4, ge=1, le=1024)
+    timeout_seconds: float = Field(default=10.0, gt=0, le=600)
+    ahead_seconds: float = Field(default=60.0, gt=0)
+
+    def password(self) -> str | None:
+        """The SASL password from its file or the environment; never stored in the settings, never printed."""
+        if self.password_file is not None:
+            return self.password_file.read_text().strip()
+        return os.environ.get("HOTSPARE_KAFKA_PASSWORD")
+
+
+class TopologySettings(Section):
+    """One of: a preset with parameters, or a folder with nodes.csv and links.csv, or an ibnetdiscover output."""
+
+    preset: str = "ndr-fat-tree"
+    parameters: dict[str, int | float | str] = Field(default_factory=dict)
+    folder: Path | None = None
+    ibnetdiscover: Path | None = None
+
+
+class LimitSettings(Section):
+    """Limits on everything that comes in. A larger message or file is refused with one line, and nothing else stops."""
+
+    message_bytes_maximum: int = Field(default=16 * 1024 * 1024, gt=0)
+    file_bytes_maximum: int = Field(default=1024 * 1024 * 1024, gt=0)
+    batch_messages_maximum: int = Field(default=5000, gt=0)
+    buffered_rows_maximum: int = Field(default=5_000_000, gt=0)
+
+
+class Settings(Section):
+    store: StoreSettings = StoreSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    topology: TopologySettings = TopologySettings()
+    limits: LimitSettings = LimitSettings()
+    recovery: RecoverySettings = RecoverySettings()
+    topics: dict[str, str] = Field(default_factory=dict, description="topic -> format, for other producers' topics")
+    detectors: dict[str, dict[str, Any]] = Field(default_factory=dict, description="detector -> threshold -> value")
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """Settings from the file, from hotspare.toml here when there is one, or the defaults. Raises SettingsError."""
+    chosen = path if path is not None else Path("hotspare.toml")
+    if path is None and not chosen.exists():
+        return Settings()
+    try:
+        values = tomllib.loads(chosen.read_text())
+    except FileNotFoundError:
+        raise SettingsError(f"{chosen}: no such file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{chosen}: {error}") from None
+    return settings_from(values, str(chosen))
+
+
+def settings_from(values: dict[str, Any], where: str) -> Settings:
+    """Settings from a tree of values, thresholds of detectors checked too."""
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(f"{where}: {_one_line(error)}") from None
+    configured(settings, where)
+    return settings
+
+
+def configured(settings: Settings, where: str = "settings") -> tuple[Detector, ...]:
+    """The catalogue with the thresholds that the settings change."""
+    known = {detector.name: detector for detector in CATALOG}
+    for name in settings.detectors:
+        if name not in known:
+            raise SettingsError(f"{where}: detectors.{name}: no such detector{_suggestion(name, list(known))}")
+    return tuple(_tuned(detector, settings.detectors.get(detector.name, {}), where) for detector in CATALOG)
+
+
+def _tuned(detector: Detector, thresholds: dict[str, Any], where: str) -> Detector:
+    if not thresholds:
+        return detector
+    assert dataclasses.is_dataclass(detector) and not isinstance(detector, type)
+    fields = {field.name: field.default for field in dataclasses.fields(detector) if isinstance(field.default, int | float)}
+    for key, value in thresholds.items():
+        place = f"{where}: detectors.{detector.name}.{key}"
+        if key not in fields:
+            raise SettingsError(f"{place}: no such threshold{_suggestion(key, list(fields))}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SettingsError(f"{place}: a number is wanted, not {value!r}")
+    tuned: Detector = dataclasses.replace(detector, **thresholds)
+    return tuned
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{place}: no such key{_suggestion(str(first['loc'][-1]), _siblings(first['loc'][:-1]))}"
+    return f"{place}: {first['msg']}"
+
+
+def _siblings(path: tuple[int | str, ...]) -> list[str]:
+    """Keys that could stand at this place of the tree."""
+    model: Any = Settings
+    for part in path:
+        model = model.model_fields[part].annotation if hasattr(model, "model_fields") else None
+    return list(model.model_fields) if hasattr(model, "model_fields") else []
+
+
+def _suggestion(given: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(given, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

@@ -1,0 +1,178 @@
+"""The loop that every caller shares: arrivals are admitted, judged, acted on, and stored, in this order.
+
+Acting comes before storing, so that a held file never delays an alert; it is safe because ids come from content and
+a restarted process derives the same incidents again. A flush that finds the file held keeps its steps for the next
+one, up to a bound.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import polars as pl
+import structlog
+
+from detectors.contract import Detector
+from pipelines.engine import Batch, Engine, EngineState, Step
+from pipelines.operations_store import OperationsStore
+from pipelines.recovery.executors.contract import Executor
+from pipelines.recovery.recover import recover
+from pipelines.recovery.settings import RecoverySettings
+from pipelines.sources.contract import Arrival, Offsets, Piece, Source
+from pipelines.telemetry_store import StoreBusy, TelemetryStore
+from schemas.action import ActionRecord
+from schemas.admission import QUARANTINE_COLUMNS, Admitted, admit
+from schemas.incident import Incident
+from schemas.tables import TABLE_BY_NAME, TABLES
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """What a run has done so far. rows: by table. seconds: cluster time covered and time taken."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    findings: int = 0
+    quarantined: int = 0
+    late: int = 0
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    incidents: Mapping[str, Incident] = field(default_factory=dict)
+    actions: tuple[ActionRecord, ...] = ()
+    began: datetime | None = None
+    now: datetime | None = None
+    elapsed_seconds: float = 0.0
+
+    @property
+    def stream_seconds(self) -> float:
+        return 0.0 if self.began is None or self.now is None else (self.now - self.began).total_seconds()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Responder:
+    """Where incidents go: into the operations store and through recovery."""
+
+    operations: OperationsStore
+    settings: RecoverySettings
+    executors: Mapping[str, Executor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """One source through one engine. store: None keeps nothing (a replay)."""
+
+    source: Source
+    detectors: tuple[Detector, ...]
+    responder: Responder
+    store: TelemetryStore | None = None
+    buffered_rows_maximum: int = 5_000_000
+
+    def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
+        """Read the source to its end. Raises SourceError, StoreBusy (the buffer is full), StoreUnavailable."""
+        engine = Engine(
+            detectors=self.detectors, topology=self.source.topology, intervals_seconds=self.source.intervals_seconds
+        )
+        stream = self.source.stream
+        state = None if self.store is None else self.store.state(stream, self.detectors)
+        offsets: Offsets = {} if self.store is None else self.store.offsets(stream)
+        tally = Tally() if state is None else Tally(began=state.now, now=state.now)
+        if state is not None:
+            self._respond(engine, state.correlation.incidents, state.now)
+        unwritten: list[Step] = []
+        started = time.monotonic()
+        for arrival in self.source.arrivals(offsets):
+            batch, ignored = _admitted(arrival)
+            if state is None:
+                state = engine.start(_earliest(batch))
+            step = engine.step(state, batch)
+            state = step.state
+            actions = self._respond(engine, step.incidents, state.now)
+            unwritten.append(step)
+            offsets = {**offsets, **arrival.offsets}
+            unwritten = self._flush(unwritten, offsets)
+            tally = _added(tally, step, ignored, actions, time.monotonic() - started)
+            progress(tally)
+        if unwritten and self.store is not None:
+            self.store.flush(stream, unwritten, offsets)
+        return tally
+
+    def _respond(self, engine: Engine, incidents: tuple[Incident, ...], now: datetime) -> tuple[ActionRecord, ...]:
+        responder = self.responder
+        responder.operations.upsert_incidents(incidents, at=now)
+        return recover(
+            incidents, engine.topology, responder.operations, responder.settings, responder.executors, now
+        )
+
+    def _flush(self, steps: list[Step], offsets: Offsets) -> list[Step]:
+        """Write what has gathered; what could not be written is returned for the next time."""
+        if self.store is None:
+            return []
+        try:
+            self.store.flush(self.source.stream, steps, offsets)
+        except StoreBusy as busy:
+            rows = sum(frame.height for step in steps for frame in step.accepted.values())
+            if rows > self.buffered_rows_maximum:
+                raise
+            log.warning("store_busy", reason=str(busy), buffered_rows=rows)
+            return steps
+        return []
+
+
+def _admitted(arrival: Arrival) -> tuple[Batch, dict[str, int]]:
+    """Every piece through the door. Pieces of one table are admitted together; alone again where a rule was broken,
+    so that the quarantine can name the message.
+    """
+    ignored: dict[str, int] = {}
+    tables: dict[str, pl.DataFrame] = {}
+    quarantined = [arrival.rejects]
+    for table in TABLES:
+        pieces = [piece for piece in arrival.pieces if piece.table == table.name]
+        if not pieces:
+            continue
+        parts = _admit_pieces(pieces)
+        tables[table.name] = pl.concat([part.rows for part in parts])
+        quarantined.extend(part.quarantined for part in parts)
+        for part in parts:
+            for column, rows in part.ignored.items():
+                key = f"{table.name}.{column}"
+                ignored[key] = ignored.get(key, 0) + rows
+    return Batch(tables=tables, now=arrival.now, quarantined=pl.concat(quarantined)), ignored
+
+
+def _admit_pieces(pieces: list[Piece]) -> list[Admitted]:
+    table = TABLE_BY_NAME[pieces[0].table]
+    if len({tuple(piece.frame.schema.items()) for piece in pieces}) == 1 and len(pieces) > 1:
+        together = admit(table, pl.concat([piece.frame for piece in pieces]))
+        if together.quarantined.is_empty():
+            return [together]
+    return [admit(table, piece.frame, piece.origin) for piece in pieces]
+
+
+def _earliest(batch: Batch) -> datetime:
+    times = [frame[TABLE_BY_NAME[name].time].min() for name, frame in batch.tables.items() if not frame.is_empty()]
+    found = min((moment for moment in times if isinstance(moment, datetime)), default=batch.now)
+    return min(found, batch.now)
+
+
+def _added(
+    tally: Tally, step: Step, ignored: dict[str, int], actions: tuple[ActionRecord, ...], elapsed: float
+) -> Tally:
+    rows = {name: tally.rows.get(name, 0) for name in {**tally.rows, **step.accepted}}
+    return Tally(
+        rows={name: count + (step.accepted[name].height if name in step.accepted else 0) for name, count in rows.items()},
+        findings=tally.findings + step.findings.height,
+        quarantined=tally.quarantined + step.quarantined.height,
+        late=tally.late + step.late.height,
+        ignored={key: tally.ignored.get(key, 0) + ignored.get(key, 0) for key in {**tally.ignored, **ignored}},
+        incidents={**tally.incidents, **{incident.id: incident for incident in step.incidents}},
+        actions=_latest((*tally.actions, *actions)),
+        began=tally.began if tally.began is not None else step.state.began,
+        now=step.state.now,
+        elapsed_seconds=elapsed,
+    )  # fmt: skip
+
+
+def _latest(actions: tuple[ActionRecord, ...]) -> tuple[ActionRecord, ...]:
+    """One record per request, the newest, in order of request."""
+    return tuple({record.request.id: record for record in actions}.values())

@@ -1,0 +1,119 @@
+"""What faults do to one block of time, as arrays that are only there where a fault has touched them.
+
+A quantity is (seconds, entities). Nobody has touched it: it is not there, and its resting value holds. Faults multiply
+into, subtract from or set what `bend` returns; the cluster reads `get`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from replay.layout import Layout
+from replay.randomness import Floats
+
+Domain = Literal["gpu", "node", "pdu", "cdu", "pump", "link", "end"]
+PUMPS_PER_CDU = 2
+
+
+@dataclass(frozen=True)
+class Quantity:
+    name: str
+    domain: Domain
+    resting: float | bool | int
+    meaning: str
+
+
+QUANTITIES: tuple[Quantity, ...] = (
+    Quantity("gpu_on", "gpu", True, "answers on the bus, draws power"),
+    Quantity("plate_flow_share", "gpu", 1.0, "flow through the plate over what the loop's head would give"),
+    Quantity("plate_resistance_factor", "gpu", 1.0, "conduction resistance over its own when new"),
+    Quantity("compute_factor", "gpu", 1.0, "time the rank needs for its share over the usual"),
+    Quantity("ecc_correctable_per_second", "gpu", 0.0, "corrected errors beyond the background"),
+    Quantity("ecc_uncorrectable", "gpu", 0, "uncorrected errors since the scenario began"),
+    Quantity("rows_remapped_uncorrectable", "gpu", 0, "rows remapped since the scenario began"),
+    Quantity("row_remap_pending", "gpu", False, "a remap waits for a reset"),
+    Quantity("row_remap_failure", "gpu", False, "a row could not be remapped"),
+    Quantity("node_on", "node", True, "the host runs"),
+    Quantity("feed_on", "pdu", True, "the PDU feeds its nodes"),
+    Quantity("meter_on", "pdu", True, "the PDU's meter sends"),
+    Quantity("pump_target", "pump", 1.0, "speed the pump is driven at, share of nominal"),
+    Quantity("level_lost_percent", "cdu", 0.0, "coolant lost from the reservoir"),
+    Quantity("leak_severity", "cdu", 0, "0 ok, 1 warning, 2 critical"),
+    Quantity("link_on", "link", True, "the cable and both ports work"),
+    Quantity("link_downs", "link", 0, "times the link went down since the scenario began"),
+    Quantity("raw_error_decades", "end", 0.0, "powers of ten by which raw errors of the receiver rose"),
+)
+_BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
+
+
+@dataclass(frozen=True)
+class OpticShift:
+    """A change of one lane (None: all) at one end over the block: dB off the light received and sent, bias factor."""
+
+    end: int
+    lane: int | None
+    receive_db: Floats
+    transmit_db: Floats
+    bias_factor: Floats
+
+
+@dataclass(frozen=True)
+class DriverEvent:
+    """One row of gpu_event: `second` of the scenario, GPU index."""
+
+    second: int
+    gpu: int
+    kind: Literal["xid", "fallen_off_bus"]
+    code: int | None
+    message: str
+    recovery_action: str | None = None
+
+
+@dataclass(eq=False)
+class Conditions:
+    """seconds: the block's seconds since the scenario began, (t,)."""
+
+    seconds: Floats
+    layout: Layout
+    optic_shifts: list[OpticShift] = field(default_factory=list)
+    driver_events: list[DriverEvent] = field(default_factory=list)
+    fiber_losses_db: dict[int, float] = field(default_factory=dict)
+    silent: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    _bent: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    def bend(self, name: str) -> npt.NDArray[Any]:
+        """The quantity as a writable array (t, entities), or (t, CDUs, pumps)."""
+        if name not in self._bent:
+            quantity = _BY_NAME[name]
+            self._bent[name] = np.full((len(self.seconds), *self._shape(quantity.domain)), quantity.resting)
+        return self._bent[name]
+
+    def get(self, name: str) -> npt.NDArray[Any] | None:
+        """The quantity when a fault has touched it."""
+        return self._bent.get(name)
+
+    def silence(self, table: str) -> npt.NDArray[np.bool_]:
+        """Writable (t, nodes): where a node's exporter of the table says nothing."""
+        if table not in self.silent:
+            self.silent[table] = np.zeros((len(self.seconds), len(self.layout.nodes)), dtype=np.bool_)
+        return self.silent[table]
+
+    def _shape(self, domain: Domain) -> tuple[int, ...]:
+        layout = self.layout
+        match domain:
+            case "gpu":
+                return (layout.gpus,)
+            case "node":
+                return (len(layout.nodes),)
+            case "pdu":
+                return (len(layout.pdus),)
+            case "cdu":
+                return (len(layout.cdus),)
+            case "pump":
+                return (len(layout.cdus), PUMPS_PER_CDU)
+            case "link":
+                return (len(layout.cables),)
+            case "end":
+                return (len(layout.end_device),)

@@ -1,0 +1,97 @@
+"""The training job: steps from barrier to barrier, checkpoints, and what a lost rank costs the others.
+
+A step lasts as long as its slowest rank computes, plus communication. Between steps the job may stand still, for a
+checkpoint or because ranks were lost; survivors then go on without the gradients of the lost ones.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from replay.randomness import Flags, Floats, generator
+from replay.scenario import JobPlan
+
+RANK_SPREAD = 0.015
+STEP_SPREAD = 0.008
+
+
+@dataclass(eq=False)
+class TrainingJob:
+    """Carried from second to second. Times are seconds since the scenario began.
+
+    own_shares: (g,) seconds each rank computed in the last completed step. checkpoints: (time, step) as completed.
+    """
+
+    plan: JobPlan
+    seed: int
+    members: Flags
+    step: int = 0
+    began: float = 0.0
+    ends: float = 0.0
+    step_seconds: float = 0.0
+    own_shares: Floats = field(default_factory=lambda: np.zeros(0))
+    checkpoint_step: int = 0
+    checkpoint_time: float = 0.0
+    checkpoint_due: float = 0.0
+    stalled_from: float = -1.0
+    stalled_until: float = -1.0
+    saving: bool = False
+    checkpoints: list[tuple[float, int]] = field(default_factory=list)
+    _current: Floats = field(default_factory=lambda: np.zeros(0))
+    _alive: int = 0
+
+    @classmethod
+    def running(cls, plan: JobPlan, seed: int, members: Flags) -> "TrainingJob":
+        """A job some thousand steps old, its newest checkpoint completed before the scenario began."""
+        drawn = generator(seed, "job")
+        job = cls(plan=plan, seed=seed, members=members, step=int(drawn.integers(20_000, 90_000)))
+        age = float(drawn.uniform(0.2, 0.6)) * plan.checkpoint_interval_seconds
+        job.checkpoint_time = -age
+        job.checkpoint_due = plan.checkpoint_interval_seconds - age
+        job._rank_factor = 1 + np.clip(drawn.normal(0, RANK_SPREAD, len(members)), -0.04, 0.04)
+        job._alive = int(members.sum())
+        job._begin(0.0, members, np.ones(len(members)))
+        job.own_shares, job.step_seconds = job._current, job.ends
+        job.checkpoint_step = job.step - int(age / job.step_seconds)
+        return job
+
+    _rank_factor: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def advance(self, now: float, alive: Flags, slowdown: Floats) -> None:
+        """Bring the job to `now`: complete the steps that ended, begin the next ones. slowdown (g,): 1 = full speed."""
+        count = int(alive.sum())
+        if count < self._alive and count:
+            self._alive = count
+            self._stall(now, self.plan.loss_stall_seconds, saving=False)
+            self._begin(self.stalled_until, alive, slowdown, repeat=True)
+        if not count:
+            return
+        while self.ends <= now:
+            self.own_shares, self.step_seconds = self._current, self.ends - self.began
+            self.step += 1
+            begin = self.ends
+            if self.saving and self.stalled_until <= begin:
+                self.saving = False
+            if begin >= self.checkpoint_due:
+                self._stall(begin, self.plan.checkpoint_stall_seconds, saving=True)
+                begin = self.stalled_until
+                self.checkpoint_due += self.plan.checkpoint_interval_seconds
+                self.checkpoints.append((begin, self.step))
+            self._begin(begin, alive, slowdown)
+        while self.checkpoints and self.checkpoints[0][0] <= now:
+            self.checkpoint_time, self.checkpoint_step = self.checkpoints.pop(0)
+
+    def activity(self, now: float) -> float:
+        """Share of full load in the second from `now`: a snapshot leaves a third, waiting in a collective 45 %."""
+        stalled = max(0.0, min(now + 1, self.stalled_until) - max(now, self.stalled_from))
+        return 1.0 - stalled * (0.67 if self.saving else 0.55)
+
+    def _begin(self, begin: float, alive: Flags, slowdown: Floats, *, repeat: bool = False) -> None:
+        """Draw the next step. A repeated one keeps its draw, so that nothing depends on when it was interrupted."""
+        noise = generator(self.seed, "step", self.step).standard_normal(len(alive))
+        self._current = self.plan.compute_seconds * self._rank_factor * (1 + STEP_SPREAD * noise) * slowdown
+        slowest = float(self._current[alive].max(initial=0.0))
+        self.began, self.ends = begin, begin + slowest + self.plan.communication_seconds
+
+    def _stall(self, begin: float, seconds: float, *, saving: bool) -> None:
+        self.stalled_from, self.stalled_until, self.saving = begin, begin + seconds, saving
