@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import polars as pl
 import structlog
 
 from detectors.contract import Detector
@@ -19,12 +18,11 @@ from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import Executor
 from pipelines.recovery.recover import recover
 from pipelines.recovery.settings import RecoverySettings
-from pipelines.sources.contract import Arrival, Offsets, Piece, Source
+from pipelines.sources.contract import Offsets, Source
 from pipelines.telemetry_store import StoreBusy, TelemetryStore
 from schemas.action import ActionRecord
-from schemas.admission import QUARANTINE_COLUMNS, Admitted, admit
 from schemas.incident import Incident
-from schemas.tables import TABLE_BY_NAME, TABLES
+from schemas.tables import TABLE_BY_NAME
 
 log = structlog.get_logger()
 
@@ -82,16 +80,15 @@ class Stream:
         unwritten: list[Step] = []
         started = time.monotonic()
         for arrival in self.source.arrivals(offsets):
-            batch, ignored = _admitted(arrival)
             if state is None:
-                state = engine.start(_earliest(batch))
-            step = engine.step(state, batch)
+                state = engine.start(_earliest(arrival.batch))
+            step = engine.step(state, arrival.batch)
             state = step.state
             actions = self._respond(engine, step.incidents, state.now)
             unwritten.append(step)
             offsets = {**offsets, **arrival.offsets}
             unwritten = self._flush(unwritten, offsets)
-            tally = _added(tally, step, ignored, actions, time.monotonic() - started)
+            tally = _added(tally, step, arrival.ignored, actions, time.monotonic() - started)
             progress(tally)
         if unwritten and self.store is not None:
             self.store.flush(stream, unwritten, offsets)
@@ -119,36 +116,6 @@ class Stream:
         return []
 
 
-def _admitted(arrival: Arrival) -> tuple[Batch, dict[str, int]]:
-    """Every piece through the door. Pieces of one table are admitted together; alone again where a rule was broken,
-    so that the quarantine can name the message.
-    """
-    ignored: dict[str, int] = {}
-    tables: dict[str, pl.DataFrame] = {}
-    quarantined = [arrival.rejects]
-    for table in TABLES:
-        pieces = [piece for piece in arrival.pieces if piece.table == table.name]
-        if not pieces:
-            continue
-        parts = _admit_pieces(pieces)
-        tables[table.name] = pl.concat([part.rows for part in parts])
-        quarantined.extend(part.quarantined for part in parts)
-        for part in parts:
-            for column, rows in part.ignored.items():
-                key = f"{table.name}.{column}"
-                ignored[key] = ignored.get(key, 0) + rows
-    return Batch(tables=tables, now=arrival.now, quarantined=pl.concat(quarantined)), ignored
-
-
-def _admit_pieces(pieces: list[Piece]) -> list[Admitted]:
-    table = TABLE_BY_NAME[pieces[0].table]
-    if len({tuple(piece.frame.schema.items()) for piece in pieces}) == 1 and len(pieces) > 1:
-        together = admit(table, pl.concat([piece.frame for piece in pieces]))
-        if together.quarantined.is_empty():
-            return [together]
-    return [admit(table, piece.frame, piece.origin) for piece in pieces]
-
-
 def _earliest(batch: Batch) -> datetime:
     times = [frame[TABLE_BY_NAME[name].time].min() for name, frame in batch.tables.items() if not frame.is_empty()]
     found = min((moment for moment in times if isinstance(moment, datetime)), default=batch.now)
@@ -156,7 +123,7 @@ def _earliest(batch: Batch) -> datetime:
 
 
 def _added(
-    tally: Tally, step: Step, ignored: dict[str, int], actions: tuple[ActionRecord, ...], elapsed: float
+    tally: Tally, step: Step, ignored: Mapping[str, int], actions: tuple[ActionRecord, ...], elapsed: float
 ) -> Tally:
     rows = {name: tally.rows.get(name, 0) for name in {**tally.rows, **step.accepted}}
     return Tally(

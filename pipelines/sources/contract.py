@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Protocol
 
-import polars as pl
-
-from schemas.admission import QUARANTINE_COLUMNS, Origin
+from pipelines.engine import Batch
 from schemas.topology import Topology
 
 Offsets = Mapping[tuple[str, int], int]
@@ -17,29 +14,19 @@ class SourceError(RuntimeError):
     """The source as a whole cannot be read: one line that names it and says what to do."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Rows of one table as decoded, not yet admitted, with where they came from."""
-
-    table: str
-    frame: pl.DataFrame
-    origin: Origin = Origin()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """What came in one go. pieces: in order of arrival. now: the watermark after it. offsets: where to go on reading
-    once this is stored; the keys are (topic, partition), or ("recording", 0) and the like.
+    """What came in one go. offsets: where to go on reading once the batch is stored, by (topic, partition); a
+    recording is ("time", 0) in microseconds. ignored: "table.column" -> rows with a column no table knows.
     """
 
-    now: datetime
-    pieces: tuple[Piece, ...] = ()
-    rejects: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=QUARANTINE_COLUMNS))
+    batch: Batch
     offsets: Offsets = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
 
 class Source(Protocol):
-    """stream: name under which the store keeps its progress. began: first instant of the stream, once known."""
+    """stream: the name under which the store keeps its progress. span_seconds: cluster time it covers, if known."""
 
     @property
     def stream(self) -> str: ...
@@ -51,8 +38,7 @@ class Source(Protocol):
     def intervals_seconds(self) -> Mapping[str, float]: ...
 
     @property
-    def span_seconds(self) -> float | None:
-        """Cluster time that it covers, for progress; None when it has no end."""
+    def span_seconds(self) -> float | None: ...
 
     def arrivals(self, offsets: Offsets) -> Iterator[Arrival]:
         """Everything after the offsets. Raises SourceError."""

@@ -10,7 +10,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ RESOLVE = ("mvn", "-q", "-B", "-f", str(POM), "dependency:build-classpath")
 
 HOST = "127.0.0.1"
 USER = "hotspare"
+CERTIFICATE = "certificate.pem"
 PLAIN = "PLAIN"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 START_SECONDS = 60.0
@@ -40,7 +41,6 @@ _SETTINGS = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "num.partitions": "1",
     # A topic that nobody made is a mistake in a test.
     "auto.create.topics.enable": "false",
     # Of one node there is one copy; few partitions and no wait for more members make the first group quick.
@@ -58,7 +58,7 @@ _SETTINGS = {
 }
 
 
-class MissingBroker(RuntimeError):  # noqa: N818: the absence is the point, whether it is an error is the caller's to say
+class MissingBroker(RuntimeError):  # noqa: N818 whether that is an error is for the caller to say
     """No broker can be started here; the message is the reason."""
 
 
@@ -74,11 +74,9 @@ class Broker:
         *,
         command: tuple[str, ...] = (),
         folder: Path | None = None,
-        certificate: Path | None = None,
         password: str = "",
     ) -> None:
         self.listeners = dict(listeners)
-        self.certificate = certificate
         self.password = password
         self._command = command
         self._folder = folder
@@ -114,13 +112,10 @@ class Broker:
         """The keyword arguments with which a kafka-python client reaches this broker by one of its listeners."""
         settings: dict[str, Any] = {"bootstrap_servers": self.listeners[protocol], "security_protocol": protocol}
         if protocol.endswith("SSL"):
-            settings["ssl_cafile"] = str(self.certificate)
+            settings["ssl_cafile"] = str(self._home / CERTIFICATE)
         if protocol.startswith("SASL"):
-            settings |= {
-                "sasl_mechanism": mechanism,
-                "sasl_plain_username": USER,
-                "sasl_plain_password": self.password,
-            }
+            settings |= {"sasl_mechanism": mechanism}
+            settings |= {"sasl_plain_username": USER, "sasl_plain_password": self.password}
         return settings
 
     def create_topic(self, prefix: str = "test", *, partitions: int = 1) -> str:
@@ -140,7 +135,7 @@ class Broker:
 
     def admin(self, *, timeout_seconds: float = 30.0) -> KafkaAdminClient:
         """A client for what is not reading or writing; KafkaTimeoutError where nobody answers in time."""
-        milliseconds = max(1, int(timeout_seconds * 1000))
+        milliseconds = int(timeout_seconds * 1000)
         return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=milliseconds)
 
     def start(self) -> None:
@@ -148,11 +143,10 @@ class Broker:
         if self._process is not None:
             raise RuntimeError("the broker already runs")
         with (self._home / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, cwd=self._home, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+            process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        self._process = process
         try:
-            self._wait_until_ready(time.monotonic() + START_SECONDS)
+            self._wait_until_ready(process)
         except BaseException:
             self.stop(kill=True)
             raise
@@ -174,17 +168,17 @@ class Broker:
         self.stop(kill=kill)
         self.start()
 
-    def _wait_until_ready(self, deadline: float) -> None:
-        """Every port must accept before a client asks: a client that is refused waits longer and longer to ask again."""
-        assert self._process is not None
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        """Every port must accept before a client asks: each refusal makes a client wait longer to ask again."""
+        deadline = time.monotonic() + START_SECONDS
         for address in self.listeners.values():
             while not _accepts(address):
-                if self._process.poll() is not None:
-                    raise RuntimeError(f"the broker stopped with {self._process.returncode}:\n{self.log[-4000:]}")
+                if process.poll() is not None:
+                    raise RuntimeError(f"the broker stopped with {process.returncode}:\n{self.log[-4000:]}")
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"the broker did not listen in {START_SECONDS:g} s:\n{self.log[-4000:]}")
                 time.sleep(0.05)
-        with self.admin(timeout_seconds=deadline - time.monotonic()) as admin:
+        with self.admin(timeout_seconds=START_SECONDS) as admin:
             admin.list_topics()
 
 
@@ -196,14 +190,13 @@ def start_broker(folder: Path, *, tls: bool = False, sasl: bool = False) -> Iter
     Raises MissingBroker where no broker can be started.
     """
     java = _program("java")
-    classpath = find_classpath()
+    classpath = _classpath()
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {"PLAINTEXT": True, "SSL": tls, "SASL_PLAINTEXT": sasl, "SASL_SSL": tls and sasl}
-    protocols = [protocol for protocol, is_wanted in wanted.items() if is_wanted]
-    *ports, controller_port = _free_ports(len(protocols) + 1)
-    listeners = {protocol: f"{HOST}:{port}" for protocol, port in zip(protocols, ports, strict=True)}
+    protocols = ["PLAINTEXT"] + ["SSL"] * tls + ["SASL_PLAINTEXT"] * sasl + ["SASL_SSL"] * (tls and sasl)
+    controller, *addresses = (f"{HOST}:{port}" for port in _free_ports(1 + len(protocols)))
+    listeners = dict(zip(protocols, addresses, strict=True))
     password = secrets.token_urlsafe(12)
-    settings = _SETTINGS | _listener_settings(listeners, f"{HOST}:{controller_port}", folder)
+    settings = _SETTINGS | _listener_settings(listeners, controller) | {"log.dirs": str(folder / "data")}
     if tls:
         settings |= _tls_settings(folder)
     if sasl:
@@ -215,13 +208,8 @@ def start_broker(folder: Path, *, tls: bool = False, sasl: bool = False) -> Iter
     users = [f"--add-scram={mechanism}=[name={USER},password={password}]" for mechanism in SCRAM if sasl]
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     _run((*run, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={properties}", *users))
-    broker = Broker(
-        listeners,
-        command=(*run, "kafka.Kafka", str(properties)),
-        folder=folder,
-        certificate=folder / "certificate.pem" if tls else None,
-        password=password if sasl else "",
-    )
+    command = (*run, "kafka.Kafka", str(properties))
+    broker = Broker(listeners, command=command, folder=folder, password=password if sasl else "")
     broker.start()
     try:
         yield broker
@@ -229,24 +217,20 @@ def start_broker(folder: Path, *, tls: bool = False, sasl: bool = False) -> Iter
         broker.stop()
 
 
-def find_classpath() -> str:
-    """The broker's class path; it is resolved again, offline, where there is none or pom.xml is newer."""
-    if not _is_resolved():
-        _program("mvn")
-        try:
-            _run((*RESOLVE, "-o"))
-        except RuntimeError as error:
-            raise MissingBroker(f"Maven has not fetched the broker; run: {' '.join(RESOLVE)}") from error
+def _classpath() -> str:
+    """The class path as Maven left it; where there is none, or an outdated one, from what Maven has fetched before."""
+    if CLASSPATH.exists() and CLASSPATH.stat().st_mtime >= POM.stat().st_mtime:
+        found = CLASSPATH.read_text().strip()
+        if all(Path(jar).exists() for jar in found.split(os.pathsep)):
+            return found
+    try:
+        _run((_program("mvn"), "--offline", *RESOLVE[1:]))
+    except RuntimeError as error:
+        raise MissingBroker(f"Maven has not fetched the broker; run: {' '.join(RESOLVE)}") from error
     return CLASSPATH.read_text().strip()
 
 
-def _is_resolved() -> bool:
-    if not CLASSPATH.exists() or CLASSPATH.stat().st_mtime < POM.stat().st_mtime:
-        return False
-    return all(Path(jar).exists() for jar in CLASSPATH.read_text().strip().split(os.pathsep))
-
-
-def _listener_settings(listeners: Mapping[str, str], controller: str, folder: Path) -> dict[str, str]:
+def _listener_settings(listeners: Mapping[str, str], controller: str) -> dict[str, str]:
     protocols = {protocol: protocol for protocol in listeners} | {"CONTROLLER": "PLAINTEXT"}
     own = [f"{protocol}://{address}" for protocol, address in listeners.items()]
     return {
@@ -254,13 +238,12 @@ def _listener_settings(listeners: Mapping[str, str], controller: str, folder: Pa
         "advertised.listeners": ",".join(own),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "controller.quorum.voters": f"1@{controller}",
-        "log.dirs": str(folder / "data"),
     }
 
 
 def _tls_settings(folder: Path) -> dict[str, str]:
-    """A certificate of this run alone, which clients are given to trust."""
-    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "keystore.pem"
+    """A certificate of this run alone, which the clients are given to trust."""
+    key, certificate, both = folder / "key.pem", folder / CERTIFICATE, folder / "keystore.pem"
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     names = ("-subj", "/CN=localhost", "-addext", f"subjectAltName=DNS:localhost,IP:{HOST}")
     files = ("-keyout", str(key), "-out", str(certificate))
@@ -271,34 +254,26 @@ def _tls_settings(folder: Path) -> dict[str, str]:
 
 def _sasl_settings(listeners: Mapping[str, str], password: str) -> dict[str, str]:
     """Each mechanism has its own login module on each listener; only PLAIN keeps its users there."""
-    login = "org.apache.kafka.common.security"
-    settings = {"sasl.enabled.mechanisms": ",".join((PLAIN, *SCRAM))}
-    for protocol in (protocol for protocol in listeners if protocol.startswith("SASL")):
-        name = f"listener.name.{protocol.lower()}"
-        user = f'user_{USER}="{password}"'
-        settings[f"{name}.plain.sasl.jaas.config"] = f"{login}.plain.PlainLoginModule required {user};"
-        for mechanism in SCRAM:
-            settings[f"{name}.{mechanism.lower()}.sasl.jaas.config"] = f"{login}.scram.ScramLoginModule required;"
-    return settings
+    package = "org.apache.kafka.common.security"
+    scram = dict.fromkeys(SCRAM, f"{package}.scram.ScramLoginModule required;")
+    modules = {PLAIN: f'{package}.plain.PlainLoginModule required user_{USER}="{password}";'} | scram
+    return {"sasl.enabled.mechanisms": ",".join(modules)} | {
+        f"listener.name.{protocol.lower()}.{mechanism.lower()}.sasl.jaas.config": module
+        for protocol in listeners
+        if protocol.startswith("SASL")
+        for mechanism, module in modules.items()
+    }
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; all are held until the last is found, so that they differ."""
-    held: list[socket.socket] = []
-    try:
-        for port in random.sample(_PORTS, len(_PORTS)):
-            candidate = socket.socket()
-            try:
-                candidate.bind((HOST, port))
-            except OSError:
-                candidate.close()
-                continue
-            held.append(candidate)
-            if len(held) == count:
-                return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
+    """Ports that nobody listens on now. The sample has each once, so they differ."""
+    ports: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as candidate, suppress(OSError):
+            candidate.bind((HOST, port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
     raise MissingBroker(f"no {count} free ports in {_PORTS}")
 
 

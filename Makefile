@@ -1,0 +1,47 @@
+# Two commands on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint ui docs bench lock clean
+
+demo: .venv/installed ## Replay an incident day through the Dagster assets into DuckDB and show what was found
+	@$(BIN)/hotspare demo
+
+test: lint ## Formatting, types, import contracts, and every test
+	$(BIN)/pytest
+
+lint: .venv/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+ui: .venv/installed ## The Dagster UI on a simulated stream, schedules and sensors on: http://localhost:3000
+	@$(BIN)/python -m pipelines.ui
+
+docs: .venv/installed ## Write the generated pages again
+	$(BIN)/python -m pipelines.docs
+
+bench: .venv/installed
+	$(BIN)/pytest tests/benchmarks
+
+# Pins every version with its hashes, for every platform; no index or download address may be in it.
+lock:
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--no-header --all-extras pyproject.toml -o requirements.lock
+
+# uv where it is there, else pip. The project itself is installed editable, without looking for anything more.
+.venv/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hotspare needs Python 3.11 or newer; set PYTHON=")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@if command -v uv >/dev/null 2>&1; then \
+		uv pip install -q --python $(BIN)/python --require-hashes -r requirements.lock && \
+		uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e . ; \
+	else \
+		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock && \
+		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
+	fi
+	@touch $@
+
+clean:
+	rm -rf .venv var build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

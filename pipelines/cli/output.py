@@ -1,0 +1,124 @@
+"""What a command shows: JSON for programs, rich tables on a terminal, the same as plain text elsewhere."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from schemas.action import ActionRecord
+from schemas.incident import Incident
+
+FOUND_SOMETHING = 1
+WRONG_USE = 2
+PLAIN_COLUMNS = 160
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+SettingsFile = Annotated[str | None, typer.Option("--settings", help="Settings file; default hotspare.toml if present.")]
+
+
+class Refused(RuntimeError):
+    """Wrong use, or something that must not be done: one clear line, exit 2."""
+
+
+def console() -> Console:
+    """Where text goes. Without a terminal it is plain and wide, so that pipes see whole lines."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=PLAIN_COLUMNS, no_color=True)
+
+
+def print_json(document: Any) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document, enc_hook=_encode), indent=2).decode() + "\n")
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:
+    """Cells are data, never markup: a host name in brackets is shown as it is."""
+    from rich.text import Text  # noqa: PLC0415: only text output needs it
+
+    shown = RichTable(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    return shown
+
+
+def moment(time: datetime | None) -> str:
+    return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first few names and how many more."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def incident_document(incident: Incident, actions: Iterable[ActionRecord] = ()) -> dict[str, Any]:
+    """An incident as `replay --json` gives it (docs: README, design.md section 8)."""
+    return {
+        "id": incident.id,
+        "cause": incident.cause,
+        "severity": incident.severity,
+        "state": incident.state,
+        "root": {"kind": incident.root_kind, "ids": list(incident.roots)},
+        "members": list(incident.members),
+        "symptoms": [{"kind": kind, "id": entity} for kind, entity in incident.symptoms],
+        "starts_at": incident.starts_at,
+        "detected_at": incident.detected_at,
+        "ends_at": incident.ends_at,
+        "evidence": list(incident.evidence),
+        "actions": [action_document(record) for record in actions if record.request.incident == incident.id],
+    }
+
+
+def action_document(record: ActionRecord) -> dict[str, Any]:
+    return {
+        "id": record.request.id,
+        "kind": record.request.kind,
+        "target": record.request.target,
+        "parameters": record.request.parameters,
+        "mode": record.mode,
+        "outcome": record.outcome,
+        "why": record.why,
+        "at": record.at,
+    }
+
+
+def incidents_table(incidents: Sequence[Incident]) -> RichTable:
+    return table(
+        "Incidents",
+        ("id", "cause", "severity", "state", "root", "GPUs", "began", "detected", "after", "ended"),
+        (
+            (
+                incident.id, incident.cause, incident.severity, incident.state,
+                f"{incident.root_kind} {some(incident.roots)}", len(incident.members),
+                moment(incident.starts_at), moment(incident.detected_at),
+                f"{(incident.detected_at - incident.starts_at).total_seconds():.1f} s", moment(incident.ends_at),
+            )
+            for incident in incidents
+        ),
+    )  # fmt: skip
+
+
+def actions_table(records: Sequence[ActionRecord]) -> RichTable:
+    return table(
+        "Recovery actions",
+        ("incident", "action", "target", "mode", "outcome", "why"),
+        (
+            (r.request.incident, r.request.kind, r.request.target, r.mode, r.outcome, r.why or r.request.reason)
+            for r in records
+        ),
+    )
+
+

@@ -1,0 +1,115 @@
+"""hotspare replay: what happened, judged again by the engine that watches live."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines.cli.output import (
+    FOUND_SOMETHING,
+    AsJson,
+    SettingsFile,
+    actions_table,
+    console,
+    incident_document,
+    incidents_table,
+    moment,
+    print_json,
+    some,
+    table,
+)
+from pipelines.cli.session import replayed, settings_at, with_progress
+from pipelines.pacing import paced, speed_of
+from pipelines.settings import load_settings
+from pipelines.sources.choose import source_for
+from pipelines.stream import Tally
+from schemas.incident import Incident
+
+
+def replay(
+    source: Annotated[str, typer.Argument(help="Scenario, recording folder, store:FROM..TO or kafka:TOPICS@FROM..TO.")],
+    speed: Annotated[str, typer.Option(help="max, or how many times faster than it happened, e.g. 1 or 60.")] = "max",
+    diff: Annotated[str | None, typer.Option(help="Second settings file: show what it would change.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed for a scenario.")] = None,
+    settings: SettingsFile = None,
+    as_json: AsJson = False,  # noqa: FBT002: a command-line flag
+) -> int:
+    """Replay a source through the detectors and show incidents and what recovery would do."""
+    chosen = settings_at(settings)
+    pace = speed_of(speed)
+    given = paced(source_for(source, chosen, seed=seed, speed=pace), pace, time.monotonic, time.sleep)
+    tally = with_progress(given, lambda show: replayed(given, chosen, show), quiet=as_json)
+    if diff is not None:
+        other = replayed(source_for(source, chosen, seed=seed), load_settings(Path(diff)))
+        return show_difference(tally, other, as_json=as_json)
+    if as_json:
+        print_json(replay_document(tally))
+    else:
+        show_tally(tally)
+    return FOUND_SOMETHING if needs_person(tally) else 0
+
+
+def needs_person(tally: Tally) -> bool:
+    return any(incident.severity != "info" for incident in fired(tally))
+
+
+def fired(tally: Tally) -> list[Incident]:
+    """Incidents that fired, by when; a suspect that came to nothing is not one."""
+    return sorted(
+        (incident for incident in tally.incidents.values() if incident.state != "suspect" and not incident.merged_into),
+        key=lambda incident: (incident.detected_at, incident.id),
+    )
+
+
+def replay_document(tally: Tally) -> dict[str, Any]:
+    """What `replay --json` gives (design.md section 8)."""
+    return {
+        "incidents": [incident_document(incident, tally.actions) for incident in fired(tally)],
+        "rows": dict(tally.rows),
+        "quarantined": tally.quarantined,
+        "late": tally.late,
+        "ignored_columns": dict(tally.ignored),
+        "stream_seconds": tally.stream_seconds,
+        "elapsed_seconds": tally.elapsed_seconds,
+    }
+
+
+def show_tally(tally: Tally) -> None:
+    screen = console()
+    incidents = fired(tally)
+    screen.print(incidents_table(incidents) if incidents else "No incidents.")
+    if tally.actions:
+        screen.print(actions_table(tally.actions))
+    screen.print(
+        f"{sum(tally.rows.values()):,} rows of {len(tally.rows)} tables, {tally.findings} findings, "
+        f"{tally.quarantined} quarantined, {tally.late} late; "
+        f"{tally.stream_seconds:.0f} s of cluster time in {tally.elapsed_seconds:.1f} s"
+    )
+
+
+def show_difference(before: Tally, after: Tally, *, as_json: bool) -> int:
+    """Incidents that appear, vanish, move or change with the other settings. Exit 1 when anything does."""
+    rows = differences(fired(before), fired(after))
+    if as_json:
+        print_json({"differences": rows})
+    elif rows:
+        shown = ((row["change"], row["cause"], row["roots"], row["before"], row["after"]) for row in rows)
+        console().print(table("Differences", ("change", "cause", "root", "before", "after"), shown))
+    else:
+        console().print("The same incidents with both settings.")
+    return FOUND_SOMETHING if rows else 0
+
+
+def differences(before: list[Incident], after: list[Incident]) -> list[dict[str, Any]]:
+    """One row per incident (cause and roots) that is not the same on both sides."""
+    one = {(incident.cause, incident.roots): incident for incident in before}
+    two = {(incident.cause, incident.roots): incident for incident in after}
+    found = []
+    for key in sorted({*one, *two}):
+        old, new = one.get(key), two.get(key)
+        said = [None if side is None else f"{side.severity} at {moment(side.detected_at)}" for side in (old, new)]
+        if said[0] != said[1]:
+            change = "appears" if old is None else "vanishes" if new is None else "changes"
+            found.append({"change": change, "cause": key[0], "roots": some(key[1]), "before": said[0], "after": said[1]})
+    return found

@@ -1,0 +1,57 @@
+"""What most commands begin with: settings, stores, a source through the engine with its progress shown."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pipelines.cli.output import console
+from pipelines.operations_store import OperationsStore
+from pipelines.recovery.executors.log import LogExecutor
+from pipelines.settings import Settings, configured, load_settings
+from pipelines.sources.contract import Source
+from pipelines.stream import Responder, Stream, Tally
+from pipelines.telemetry_store import TelemetryStore
+
+
+def settings_at(path: str | None) -> Settings:
+    return load_settings(None if path is None else Path(path))
+
+
+def telemetry_store(settings: Settings) -> TelemetryStore:
+    return TelemetryStore(settings.store.telemetry, settings.store.busy_seconds)
+
+
+def operations_store(settings: Settings) -> OperationsStore:
+    return OperationsStore.open(settings.store.operations)
+
+
+def responder(settings: Settings, operations: OperationsStore) -> Responder:
+    return Responder(operations=operations, settings=settings.recovery, executors={"log": LogExecutor()})
+
+
+def replayed(source: Source, settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
+    """Through the engine in memory: nothing is kept, nothing outside is touched."""
+    stream = Stream(
+        source=source, detectors=configured(settings), responder=responder(settings, OperationsStore.in_memory())
+    )
+    return stream.run(progress)
+
+
+def with_progress(source: Source, run: Callable[[Callable[[Tally], None]], Tally], *, quiet: bool) -> Tally:
+    """Run with a bar on a terminal, without one elsewhere."""
+    screen = console()
+    if quiet or not screen.is_terminal:
+        return run(lambda _: None)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("reading", total=source.span_seconds)
+
+        def show(tally: Tally) -> None:
+            rows = sum(tally.rows.values())
+            bar.update(
+                task, completed=tally.stream_seconds,
+                description=f"{tally.now:%H:%M:%S}  {rows:,} rows  {len(tally.incidents)} incidents",
+            )  # fmt: skip
+
+        return run(show)

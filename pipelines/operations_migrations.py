@@ -1,0 +1,43 @@
+"""How an operations database comes to the version this code speaks: made at once when new, step by step when older."""
+
+import sqlalchemy as sa
+
+from pipelines.operations_database import Database, StoreUnavailable
+from pipelines.operations_tables import METADATA, SCHEMA_VERSION
+
+# Step n brings version n + 1 to n + 2, as SQL that SQLite and PostgreSQL both take. Steps are only ever added.
+MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+
+
+class NewerStore(StoreUnavailable):
+    """The database was written by a later version of hotspare."""
+
+
+def migrate(database: Database, migrations: tuple[tuple[str, ...], ...] = MIGRATIONS) -> None:
+    """Bring the database to version 1 + len(migrations), whole or not at all. Raises NewerStore, StoreUnavailable."""
+    newest = 1 + len(migrations)
+    with database.reading() as connection:
+        if _version(connection) == newest:
+            return
+    with database.writing() as connection:
+        found = _version(connection)  # again: another process may have been first
+        if found is None:
+            METADATA.create_all(connection)
+            connection.execute(sa.insert(SCHEMA_VERSION).values(version=newest))
+            return
+        if found > newest:
+            raise NewerStore(
+                f"operations store {database.where}: it is of version {found} and this hotspare speaks {newest}; "
+                "update hotspare"
+            )
+        for statements in migrations[found - 1 :]:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+        connection.execute(sa.update(SCHEMA_VERSION).values(version=newest))
+
+
+def _version(connection: sa.Connection) -> int | None:
+    if not sa.inspect(connection).has_table(SCHEMA_VERSION.name):
+        return None
+    version: int | None = connection.scalar(sa.select(sa.func.max(SCHEMA_VERSION.c.version)))
+    return version

@@ -1,0 +1,286 @@
+"""The operations store: incidents, what people said about them, silences, the breaker, spares and leases.
+
+Several processes use it at once. Ids come from content, so writing twice is harmless. `now` and `at` are always
+arguments. The action ledger stands on the same database, in pipelines/recovery/ledger.py.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2s
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pipelines.operations_database import BUSY_SECONDS, Database, open_database
+from pipelines.operations_migrations import migrate
+from pipelines.operations_records import Breaker, Lease, NotFound, Remark, Silence, Spare, incident_from
+from pipelines.operations_tables import (
+    ACKNOWLEDGEMENTS,
+    BREAKER,
+    INCIDENTS,
+    LEASES,
+    NOTES,
+    SILENCES,
+    SPARES,
+)
+from schemas.incident import Incident, State
+
+
+@dataclass(frozen=True)
+class OperationsStore:
+    """All methods raise StoreUnavailable when the database is missing, locked for too long or unreachable."""
+
+    database: Database
+
+    @classmethod
+    def open(cls, where: str | Path, *, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> Self:
+        """A SQLite path, ":memory:" or a PostgreSQL URL, brought to the current version. Raises NewerStore too."""
+        database = open_database(where, create=create, busy_seconds=busy_seconds)
+        migrate(database)
+        return cls(database)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        return self.database.reading()
+
+    def writing(self) -> AbstractContextManager[sa.Connection]:
+        """Several calls as one: everything inside is written together, and no other process writes in between."""
+        return self.database.writing()
+
+    # Incidents
+
+    def upsert_incidents(self, incidents: Iterable[Incident], at: datetime) -> None:
+        """What the engine's step of event time `at` says; an older step never overwrites a newer one.
+
+        A state that people set stays until the engine says resolved.
+        """
+        rows = [{**_incident_row(incident), "updated_at": at} for incident in incidents]
+        if not rows:
+            return
+        with self.writing() as connection:
+            insert = insert_into(connection, INCIDENTS)
+            new = insert.excluded
+            by_people = (INCIDENTS.c.state == "acknowledged") | (INCIDENTS.c.state == "mitigating")
+            changed: dict[str, Any] = {column.name: new[column.name] for column in INCIDENTS.c if column.name != "id"}
+            changed["state"] = sa.case((by_people & (new.state != "resolved"), INCIDENTS.c.state), else_=new.state)
+            newer = new.updated_at >= INCIDENTS.c.updated_at
+            connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed, where=newer), rows)
+
+    def incidents(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        causes: Collection[str] | None = None,
+        since: datetime | None = None,
+        limit: int | None = 100,
+    ) -> tuple[Incident, ...]:
+        """Newest first. states, causes: any of these. since: detected at or after. limit: None is all."""
+        wanted = sa.select(INCIDENTS).order_by(INCIDENTS.c.detected_at.desc(), INCIDENTS.c.id).limit(limit)
+        if states is not None:
+            wanted = wanted.where(INCIDENTS.c.state.in_(list(states)))
+        if causes is not None:
+            wanted = wanted.where(INCIDENTS.c.cause.in_(list(causes)))
+        if since is not None:
+            wanted = wanted.where(INCIDENTS.c.detected_at >= since)
+        with self.reading() as connection:
+            return tuple(incident_from(row) for row in connection.execute(wanted).mappings())
+
+    def incident(self, name: str) -> Incident:
+        """By id, or by as much of it (with or without "inc-") as is unique. Raises NotFound."""
+        short = name.removeprefix("inc-")
+        wanted = sa.select(INCIDENTS).where(INCIDENTS.c.id.startswith(f"inc-{short}", autoescape=True)).limit(2)
+        with self.reading() as connection:
+            exact = connection.execute(sa.select(INCIDENTS).where(INCIDENTS.c.id == name)).mappings().all()
+            found = exact or (connection.execute(wanted).mappings().all() if short else [])
+        if len(found) != 1:
+            why = "is the beginning of more than one incident's id" if found else "is not an incident in this store"
+            raise NotFound(f"{name!r} {why}; `hotspare incidents list` shows them")
+        return incident_from(found[0])
+
+    # What people say
+
+    def acknowledge(
+        self,
+        name: str,
+        by: str,
+        comment: str,
+        at: datetime,
+        *,
+        state: Literal["acknowledged", "mitigating"] = "acknowledged",
+    ) -> Incident:
+        """A person has seen it or works on it. A resolved incident stays resolved. Raises NotFound, ValueError."""
+        row = {"by": person(by), "comment": comment, "at": at, "state": state}
+        before = ("suspect", "firing") if state == "acknowledged" else ("suspect", "firing", "acknowledged")
+        with self.writing() as connection:
+            found = self.incident(name)
+            self._insert_new(connection, ACKNOWLEDGEMENTS, [{"incident": found.id, **row}])
+            moved = sa.update(INCIDENTS).where(INCIDENTS.c.id == found.id, INCIDENTS.c.state.in_(before))
+            connection.execute(moved.values(state=state))
+            return self.incident(found.id)
+
+    def note(self, name: str, by: str, text: str, at: datetime) -> None:
+        """Raises NotFound, ValueError."""
+        with self.writing() as connection:
+            found = self.incident(name)
+            row = {"incident": found.id, "at": at, "by": person(by), "text": text}
+            self._insert_new(connection, NOTES, [{"id": content_id("note", *row.values()), **row}])
+
+    def remarks(self, name: str) -> tuple[Remark, ...]:
+        """Acknowledgements and notes of an incident, oldest first. Raises NotFound."""
+        with self.reading() as connection:
+            found = self.incident(name)
+            said = ACKNOWLEDGEMENTS.c
+            acknowledged = sa.select(said.at, said.by, said.state, said.comment).where(said.incident == found.id)
+            noted = sa.select(NOTES.c.at, NOTES.c.by, sa.literal("note"), NOTES.c.text).where(
+                NOTES.c.incident == found.id
+            )
+            rows = [*connection.execute(acknowledged), *connection.execute(noted)]
+        return tuple(Remark(*row) for row in sorted(rows, key=tuple))
+
+    def silence(
+        self, matchers: Sequence[tuple[str, str]], starts_at: datetime, ends_at: datetime, by: str, comment: str
+    ) -> Silence:
+        """Raises ValueError for no or unknown matchers, or an end that is not after the start."""
+        chosen = tuple(sorted((name, value) for name, value in matchers))
+        identity = content_id("sil", chosen, starts_at, ends_at, by)
+        silence = Silence(identity, chosen, starts_at, ends_at, person(by), comment)
+        with self.writing() as connection:
+            self._insert_new(connection, SILENCES, [vars(silence)])
+        return silence
+
+    def silences(self, at: datetime) -> tuple[Silence, ...]:
+        """Those in force at this time: starts_at <= at < ends_at."""
+        wanted = sa.select(SILENCES).where(SILENCES.c.starts_at <= at, SILENCES.c.ends_at > at)
+        with self.reading() as connection:
+            rows = connection.execute(wanted.order_by(SILENCES.c.ends_at, SILENCES.c.id)).mappings().all()
+        return tuple(Silence(**{**row, "matchers": tuple(map(tuple, row["matchers"]))}) for row in rows)
+
+    def end_silence(self, identity: str, at: datetime) -> None:
+        """Let it end now instead of later. Raises NotFound when no silence of that id lasts beyond `at`."""
+        ending = sa.update(SILENCES).where(SILENCES.c.id == identity, SILENCES.c.ends_at > at).values(ends_at=at)
+        with self.writing() as connection:
+            if connection.execute(ending).rowcount != 1:
+                raise NotFound(f"{identity!r} is not a silence that is still in force")
+
+    # The breaker
+
+    def breaker(self) -> Breaker:
+        last = sa.select(BREAKER).order_by(BREAKER.c.sequence.desc()).limit(1)
+        with self.reading() as connection:
+            row = connection.execute(last).mappings().one_or_none()
+        if row is None:
+            return Breaker(tripped=False, at=None, by="", reason="")
+        return Breaker(tripped=row["event"] == "tripped", at=row["at"], by=row["by"], reason=row["reason"])
+
+    def trip_breaker(self, reason: str, at: datetime) -> None:
+        """Tripping a tripped breaker changes nothing."""
+        with self.writing() as connection:
+            if not self.breaker().tripped:
+                connection.execute(sa.insert(BREAKER).values(event="tripped", at=at, by="recovery", reason=reason))
+
+    def reset_breaker(self, by: str, reason: str, at: datetime) -> None:
+        """Only a person does this, and says why. Raises ValueError when either is missing."""
+        if not reason.strip():
+            raise ValueError("a breaker is reset with a reason")
+        with self.writing() as connection:
+            if self.breaker().tripped:
+                row = {"event": "reset", "at": at, "by": person(by), "reason": reason}
+                connection.execute(sa.insert(BREAKER).values(**row))
+
+    # Leases
+
+    def acquire_lease(self, name: str, holder: str, now: datetime, seconds: float) -> Lease:
+        """The lease as it stands afterwards: ours if it was free, had run out or was ours, else the other holder's."""
+        row = {"name": name, "holder": holder, "acquired_at": now, "expires_at": now + timedelta(seconds=seconds)}
+        with self.writing() as connection:
+            insert = insert_into(connection, LEASES).values(**row)
+            taken: dict[str, Any] = {column: insert.excluded[column] for column in ("holder", "expires_at")}
+            same = LEASES.c.holder == insert.excluded.holder
+            taken["acquired_at"] = sa.case((same, LEASES.c.acquired_at), else_=insert.excluded.acquired_at)
+            free = same | (LEASES.c.expires_at <= now)
+            connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=taken, where=free))
+            return Lease(**connection.execute(sa.select(LEASES).where(LEASES.c.name == name)).mappings().one())
+
+    def renew_lease(self, name: str, holder: str, now: datetime, seconds: float) -> bool:
+        """False: it ran out or is another's, and the holder must stop what it guards."""
+        ours = (LEASES.c.name == name) & (LEASES.c.holder == holder) & (LEASES.c.expires_at > now)
+        renewed = sa.update(LEASES).where(ours).values(expires_at=now + timedelta(seconds=seconds))
+        with self.writing() as connection:
+            return connection.execute(renewed).rowcount == 1
+
+    def release_lease(self, name: str, holder: str) -> None:
+        """Another's lease is left alone."""
+        with self.writing() as connection:
+            connection.execute(sa.delete(LEASES).where(LEASES.c.name == name, LEASES.c.holder == holder))
+
+    # Spares
+
+    def add_spares(self, nodes: Iterable[str], at: datetime) -> None:
+        """Nodes that wait for work. One that is already in the pool keeps its state."""
+        rows = [{"node": node, "state": "available", "action": None, "at": at} for node in nodes]
+        with self.writing() as connection:
+            self._insert_new(connection, SPARES, rows)
+
+    def spares(self) -> tuple[Spare, ...]:
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(SPARES).order_by(SPARES.c.node)).mappings().all()
+        return tuple(Spare(**row) for row in rows)
+
+    def allocate_spares(self, action: str, preferred: Sequence[str], count: int, at: datetime) -> tuple[str, ...]:
+        """The first `count` available nodes in the order preferred; none at all when there are fewer.
+
+        An action that has its spares already gets the same again.
+        """
+        with self.writing() as connection:
+            pool = self.spares()
+            held = tuple(spare.node for spare in pool if spare.action == action)
+            if held:
+                return held
+            available = {spare.node for spare in pool if spare.state == "available"}
+            chosen = tuple(node for node in preferred if node in available)[:count]
+            if len(chosen) < count:
+                return ()
+            taken = sa.update(SPARES).where(SPARES.c.node.in_(chosen))
+            connection.execute(taken.values(state="allocated", action=action, at=at))
+            return chosen
+
+    def put_spare(self, node: str, state: Literal["available", "repair"], at: datetime) -> None:
+        """Back into the pool, or out of it for repair. Raises NotFound."""
+        change = sa.update(SPARES).where(SPARES.c.node == node).values(state=state, action=None, at=at)
+        with self.writing() as connection:
+            if connection.execute(change).rowcount != 1:
+                raise NotFound(f"{node!r} is not in the spare pool")
+
+    @staticmethod
+    def _insert_new(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            connection.execute(insert_into(connection, table).on_conflict_do_nothing(), rows)
+
+
+def insert_into(connection: sa.Connection, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
+    """An INSERT that knows ON CONFLICT, which SQLAlchemy has once per database."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def person(name: str) -> str:
+    """A name one can ask afterwards. Raises ValueError when it is empty."""
+    if not name.strip():
+        raise ValueError("say who: this needs a person's name")
+    return name.strip()
+
+
+def content_id(prefix: str, *parts: object) -> str:
+    """The same parts give the same id on every machine; times are compared as instants."""
+    plain = [part.astimezone(UTC).isoformat() if isinstance(part, datetime) else part for part in parts]
+    return f"{prefix}-{blake2s(repr(plain).encode(), digest_size=6).hexdigest()}"
+
+
+def _incident_row(incident: Incident) -> dict[str, Any]:
+    row = vars(incident)
+    return {column.name: row[column.name] for column in INCIDENTS.c if column.name != "updated_at"}

@@ -1,0 +1,170 @@
+"""The ledger: what was asked, what was decided, what became of it. Written before the effect, and once.
+
+An action is one row by its id, and every change of it is one more row of action_events, never changed again. A worker
+that moves the row to `pending` owns the effect; of two that try, the database lets one. An intent without an outcome
+is what a crash left behind: its executor is asked, and it is never done a second time.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from pipelines.operations_records import NotFound
+from pipelines.operations_store import OperationsStore, insert_into, person
+from pipelines.operations_tables import ACTION_EVENTS, ACTIONS, APPROVALS
+from pipelines.recovery.executors.contract import ActionOutcome, Executor
+from pipelines.recovery.guard import Approval
+from pipelines.recovery.settings import RecoverySettings
+from schemas.action import ActionRecord, ActionRequest, Outcome
+
+EFFECTIVE = ("done", "pending", "failed", "dry-run")
+OUT_UNTIL_RETURNED = ("drain_node", "isolate_port", "return_to_service")
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All methods raise StoreUnavailable; inside store.writing() several calls are one."""
+
+    store: OperationsStore
+
+    def known(self, ids: Collection[str]) -> dict[str, ActionRecord]:
+        wanted = sa.select(ACTIONS).where(ACTIONS.c.id.in_(list(ids)))
+        return {record.request.id: record for record in self._records(wanted)}
+
+    def actions(
+        self, *, incident: str | None = None, outcomes: Collection[Outcome] | None = None, limit: int | None = 100
+    ) -> tuple[ActionRecord, ...]:
+        """Newest first."""
+        wanted = sa.select(ACTIONS).order_by(ACTIONS.c.at.desc(), ACTIONS.c.id).limit(limit)
+        if incident is not None:
+            wanted = wanted.where(ACTIONS.c.incident == incident)
+        if outcomes is not None:
+            wanted = wanted.where(ACTIONS.c.outcome.in_(list(outcomes)))
+        return self._records(wanted)
+
+    def events(self, action: str) -> tuple[tuple[datetime, str, str, str], ...]:
+        """(at, mode, outcome, why) of everything that happened to an action, oldest first."""
+        row = ACTION_EVENTS.c
+        wanted = sa.select(row.at, row.mode, row.outcome, row.why).where(row.action == action).order_by(row.sequence)
+        with self.store.reading() as connection:
+            return tuple((at, mode, outcome, why) for at, mode, outcome, why in connection.execute(wanted))
+
+    def history(self, settings: RecoverySettings, now: datetime) -> tuple[ActionRecord, ...]:
+        """What the guard must remember, oldest first: drains and isolations for ever, the rest for its windows.
+
+        A failure without effect is forgotten, so that trying again is not held up by itself.
+        """
+        seconds = max(
+            settings.resets_window_days * 86400, settings.cooldown_seconds, settings.breaker_window_seconds,
+            settings.dry_run_counts_seconds,
+        )  # fmt: skip
+        recent = (ACTIONS.c.at > now - timedelta(seconds=seconds)) | ACTIONS.c.kind.in_(OUT_UNTIL_RETURNED)
+        happened = ACTIONS.c.outcome.in_(EFFECTIVE) & ~ACTIONS.c.recoverable
+        return self._records(sa.select(ACTIONS).where(recent, happened).order_by(ACTIONS.c.at, ACTIONS.c.id))
+
+    def retryable(self, ids: Collection[str], attempts_maximum: int) -> frozenset[str]:
+        """Actions that failed without effect and have tries left."""
+        failed = (ACTIONS.c.outcome == "failed") & ACTIONS.c.recoverable & (ACTIONS.c.attempts < attempts_maximum)
+        with self.store.reading() as connection:
+            return frozenset(connection.scalars(sa.select(ACTIONS.c.id).where(ACTIONS.c.id.in_(list(ids)), failed)))
+
+    def enter(self, record: ActionRecord, before: ActionRecord | None) -> bool:
+        """Write a decision. False: another worker was first, and its word stands. `pending` is the intent to act."""
+        begun = int(record.outcome == "pending")
+        decided = {"mode": record.mode, "outcome": record.outcome, "why": record.why, "at": record.at}
+        asked = _request_row(record.request)
+        with self.store.writing() as connection:
+            if before is None:
+                insert = insert_into(connection, ACTIONS).values(**asked, **decided, attempts=begun, recoverable=False)
+                written = connection.execute(insert.on_conflict_do_nothing())
+            else:
+                same = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == before.outcome)
+                same &= (ACTIONS.c.at == before.at) & (ACTIONS.c.mode == before.mode)
+                change = sa.update(ACTIONS).where(same).values(
+                    **decided, parameters=asked["parameters"], attempts=ACTIONS.c.attempts + begun, recoverable=False
+                )  # fmt: skip
+                written = connection.execute(change)
+            if written.rowcount == 1:
+                self._event(connection, record.request.id, decided)
+            return written.rowcount == 1
+
+    def finish(self, action: str, outcome: ActionOutcome, at: datetime) -> ActionRecord:
+        """Write what the executor answered. It outweighs an earlier guess that the action had failed."""
+        result: Outcome = "done" if outcome.done else "failed"
+        changed: dict[str, Any] = {"outcome": result, "why": outcome.detail, "at": at}
+        owned = (ACTIONS.c.id == action) & ACTIONS.c.outcome.in_(("pending", "failed"))
+        with self.store.writing() as connection:
+            change = sa.update(ACTIONS).where(owned).values(**changed, recoverable=outcome.recoverable)
+            written = connection.execute(change)
+            assert written.rowcount == 1, f"{action} is finished without having been begun"
+            self._event(connection, action, {"mode": "enforce", **changed})
+            return self.known([action])[action]
+
+    def resolve(
+        self, executors: Mapping[str, Executor], settings: RecoverySettings, now: datetime
+    ) -> tuple[ActionRecord, ...]:
+        """Settle intents whose worker never came back, by asking who was to carry them out. Nothing is done again."""
+        before = now - timedelta(seconds=settings.unanswered_seconds)
+        wanted = sa.select(ACTIONS).where(ACTIONS.c.outcome == "pending", ACTIONS.c.at <= before)
+        settled = []
+        for record in self._records(wanted.order_by(ACTIONS.c.at, ACTIONS.c.id)):
+            executor = executors.get(record.request.kind)
+            answer = None if executor is None else executor.outcome_of(record.request.id)
+            if answer is None:
+                who = "its executor does not know it" if executor else f"nobody carries out {record.request.kind} now"
+                answer = ActionOutcome(done=False, detail=f"interrupted, and {who}; not done again, a person must look")
+            settled.append(self.finish(record.request.id, answer, now))
+        return tuple(settled)
+
+    def answer(
+        self, action: str, by: str, comment: str, at: datetime, *, verdict: Literal["approved", "rejected"]
+    ) -> ActionRecord:
+        """A person approves or rejects an action that waits for it; a rejection is final.
+
+        Raises NotFound, and ValueError when it does not wait (any more) or nobody says who.
+        """
+        row = {"action": action, "by": person(by), "verdict": verdict, "comment": comment, "at": at}
+        with self.store.writing() as connection:
+            record = self.known([action]).get(action)
+            if record is None:
+                raise NotFound(f"{action!r} is not an action in this store; `hotspare actions list` shows them")
+            if record.outcome != "waiting_approval":
+                raise ValueError(f"{action} does not wait for approval: it is {record.outcome}")
+            insert = insert_into(connection, APPROVALS).values(**row)
+            said = {name: insert.excluded[name] for name in ("verdict", "comment", "at")}
+            connection.execute(insert.on_conflict_do_update(index_elements=["action", "by"], set_=said))
+            if verdict == "rejected":
+                final = {"outcome": "rejected", "why": f"rejected by {row['by']}: {comment}", "at": at}
+                connection.execute(sa.update(ACTIONS).where(ACTIONS.c.id == action).values(**final))
+                self._event(connection, action, {"mode": record.mode, **final})
+            return self.known([action])[action]
+
+    def approvals(self, ids: Collection[str]) -> dict[str, tuple[Approval, ...]]:
+        wanted = sa.select(APPROVALS).where(APPROVALS.c.action.in_(list(ids))).order_by(APPROVALS.c.at)
+        found: dict[str, tuple[Approval, ...]] = {}
+        with self.store.reading() as connection:
+            for row in connection.execute(wanted):
+                said = Approval(row.by, row.verdict, row.comment, row.at)
+                found[row.action] = (*found.get(row.action, ()), said)
+        return found
+
+    def _records(self, wanted: "sa.Select[Any]") -> tuple[ActionRecord, ...]:
+        with self.store.reading() as connection:
+            return tuple(_record(row) for row in connection.execute(wanted).mappings())
+
+    @staticmethod
+    def _event(connection: sa.Connection, action: str, decided: Mapping[str, Any]) -> None:
+        connection.execute(sa.insert(ACTION_EVENTS).values(action=action, **decided))
+
+
+def _request_row(request: ActionRequest) -> dict[str, Any]:
+    return dict(vars(request))
+
+
+def _record(row: sa.RowMapping) -> ActionRecord:
+    names: Iterable[str] = ActionRequest.__dataclass_fields__
+    request = ActionRequest(**{name: row[name] for name in names})
+    return ActionRecord(request=request, mode=row["mode"], outcome=row["outcome"], why=row["why"], at=row["at"])

@@ -1,0 +1,127 @@
+"""From what a person typed to a source: a scenario, a recording, a window of the store, a range of Kafka, a file."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pipelines.pacing import window_seconds
+from pipelines.settings import Settings
+from pipelines.sources.contract import Source, SourceError
+from pipelines.sources.kafka import KafkaSource
+from pipelines.sources.files import FileSource, surroundings_of
+from pipelines.sources.windows import WindowSource
+from pipelines.telemetry_store import TelemetryStore
+from replay.recording import read_recording
+from replay.scenario import Scenario, load_scenario, scenario_names
+from replay.simulate import simulate
+from replay.window import Window
+from schemas.formats.decoded import Unreadable
+from schemas.formats.ibnetdiscover import decode as decode_ibnetdiscover
+from schemas.formats.topology_csv import links_csv, nodes_csv
+from schemas.tables import TABLES
+from schemas.topology import Topology, topology_from_frames
+from schemas.topology_presets import build
+
+RANGE = re.compile(r"^(store:|kafka:(?P<topics>[^@]*)@)(?P<begin>.+?)\.\.(?P<end>.+)$")
+
+
+def source_for(
+    spec: str, settings: Settings, *, node: str | None = None, seed: int | None = None, speed: float | None = None
+) -> Source:
+    """The source that `spec` names; speed only sets how finely it is cut. Raises SourceError, ScenarioError or RecordingError with one line."""
+    if spec.startswith(("store:", "kafka:")):
+        return _ranged(spec, settings, window_seconds(speed))
+    path = Path(spec)
+    if path.is_dir():
+        return recording_source(path, speed=speed)
+    if spec in scenario_names() or path.suffix == ".toml":
+        return scenario_source(load_scenario(spec), seed=seed, speed=speed)
+    if not path.exists():
+        raise SourceError(
+            f"{spec}: no such scenario, recording or file; scenarios: {', '.join(scenario_names())}"
+        )
+    return FileSource(
+        path=path, topology=topology_of(settings), surroundings=surroundings_of(path, node=node),
+        bytes_maximum=settings.limits.file_bytes_maximum,
+    )  # fmt: skip
+
+
+def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float | None = None) -> WindowSource:
+    if seed is not None:
+        scenario = replace(scenario, seed=seed)
+    topology = build(scenario.topology.preset, **scenario.topology.parameters)
+    return WindowSource(
+        stream=f"scenario:{scenario.name}:{scenario.seed}", topology=topology,
+        intervals_seconds={name: float(seconds) for name, seconds in scenario.intervals.items()},
+        span_seconds=scenario.duration_seconds,
+        windows=lambda: simulate(scenario, topology, window_seconds=window_seconds(speed)),
+    )  # fmt: skip
+
+
+def recording_source(folder: Path, *, speed: float | None = None) -> WindowSource:
+    """A recording folder, cut into windows of event time, or of arrival where it says when rows arrived."""
+    recording = read_recording(folder)
+    return WindowSource(
+        stream=f"recording:{recording.name}:{folder.absolute()}", topology=recording.topology,
+        intervals_seconds=recording.intervals_seconds,
+        span_seconds=(recording.ends_at - recording.starts_at).total_seconds(),
+        windows=lambda: recording.windows(window_seconds=window_seconds(speed)),
+        lateness_seconds=1.0 if recording.has_arrivals else 0.0,
+    )  # fmt: skip
+
+
+def topology_of(settings: Settings) -> Topology:
+    """The cluster as the settings describe it: a folder of CSV files, an ibnetdiscover output, or a preset."""
+    chosen = settings.topology
+    try:
+        if chosen.folder is not None:
+            nodes = nodes_csv((chosen.folder / "nodes.csv").read_bytes())
+            links = links_csv((chosen.folder / "links.csv").read_bytes())
+            return topology_from_frames(chosen.folder.name, nodes, links)
+        if chosen.ibnetdiscover is not None:
+            return decode_ibnetdiscover(chosen.ibnetdiscover.read_bytes()).topology
+        return build(chosen.preset, **chosen.parameters)
+    except (OSError, Unreadable, ValueError, TypeError) as error:
+        raise SourceError(f"topology: {error}") from None
+
+
+def _ranged(spec: str, settings: Settings, seconds: int) -> Source:
+    found = RANGE.match(spec)
+    if found is None:
+        raise SourceError(f"{spec}: write store:FROM..TO or kafka:TOPICS@FROM..TO, times as 2026-03-01T08:00:00Z")
+    begin, end = _instant(found["begin"], spec), _instant(found["end"], spec)
+    if end <= begin:
+        raise SourceError(f"{spec}: the window ends before it begins")
+    if spec.startswith("store:"):
+        return store_source(settings, begin, end, seconds)
+    return KafkaSource(
+        settings=settings.kafka, limits=settings.limits, formats=settings.topics, topology=topology_of(settings),
+        topics=tuple(topic for topic in found["topics"].split(",") if topic), window=(begin, end),
+    )  # fmt: skip
+
+
+def store_source(settings: Settings, begin: datetime, end: datetime, seconds: int) -> WindowSource:
+    """What the store holds of begin <= time < end. Rows were admitted once; they pass the door again unchanged."""
+    store = TelemetryStore(settings.store.telemetry, settings.store.busy_seconds)
+
+    def windows() -> Iterator[Window]:
+        at = begin
+        while at < end:
+            until = min(at + timedelta(seconds=seconds), end)
+            yield Window(at, until, {table.name: store.window(table.name, at, until) for table in TABLES})
+            at = until
+
+    return WindowSource(
+        stream=f"store:{begin.isoformat()}..{end.isoformat()}", topology=topology_of(settings),
+        intervals_seconds=store.intervals_seconds(), span_seconds=(end - begin).total_seconds(), windows=windows,
+    )  # fmt: skip
+
+
+def _instant(text: str, spec: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SourceError(f"{spec}: {text!r} is not a time like 2026-03-01T08:00:00Z") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
