@@ -26,12 +26,14 @@ class Section(BaseModel):
 
 
 class StoreSettings(Section):
-    """telemetry: the DuckDB file. operations: a SQLite path or a PostgreSQL URL. busy_seconds: how long a flush waits
+    """telemetry: the DuckDB file. operations: a SQLite path or a PostgreSQL URL. actions: the log that enforced
+    actions are written to. busy_seconds: how long a flush waits
     for another process. retention_days: sealed segments older than this are dropped.
     """
 
     telemetry: Path = Path("var/telemetry.duckdb")
     operations: str = "var/operations.sqlite"
+    actions: Path = Path("var/actions.jsonl")
     busy_seconds: float = Field(default=10.0, ge=0, le=600)
     retention_days: int = Field(default=30, ge=1)
 

@@ -42,7 +42,6 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("level_lost_percent", "cdu", 0.0, "coolant lost from the reservoir"),
     Quantity("leak_severity", "cdu", 0, "0 ok, 1 warning, 2 critical"),
     Quantity("link_on", "link", True, "the cable and both ports work"),
-    Quantity("link_downs", "link", 0, "times the link went down since the scenario began"),
     Quantity("raw_error_decades", "end", 0.0, "powers of ten by which raw errors of the receiver rose"),
 )
 _BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
@@ -73,13 +72,13 @@ class DriverEvent:
 
 @dataclass(eq=False)
 class Conditions:
-    """seconds: the block's seconds since the scenario began, (t,)."""
+    """seconds: the block's seconds since the scenario began, (t,). fiber_losses_db: link -> (from second, dB)."""
 
     seconds: Floats
     layout: Layout
     optic_shifts: list[OpticShift] = field(default_factory=list)
     driver_events: list[DriverEvent] = field(default_factory=list)
-    fiber_losses_db: dict[int, float] = field(default_factory=dict)
+    fiber_losses_db: dict[int, tuple[float, float]] = field(default_factory=dict)
     silent: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     _bent: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 

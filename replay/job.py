@@ -19,7 +19,7 @@ STEP_SPREAD = 0.008
 class TrainingJob:
     """Carried from second to second. Times are seconds since the scenario began.
 
-    own_shares: (g,) seconds each rank computed in the last completed step. checkpoints: (time, step) as completed.
+    own_shares: (g,) seconds each rank computed in the last completed step.
     """
 
     plan: JobPlan
@@ -36,9 +36,10 @@ class TrainingJob:
     stalled_from: float = -1.0
     stalled_until: float = -1.0
     saving: bool = False
-    checkpoints: list[tuple[float, int]] = field(default_factory=list)
     _current: Floats = field(default_factory=lambda: np.zeros(0))
+    _rank_factor: Floats = field(default_factory=lambda: np.zeros(0))
     _alive: int = 0
+    _saves: list[tuple[float, int]] = field(default_factory=list)
 
     @classmethod
     def running(cls, plan: JobPlan, seed: int, members: Flags) -> "TrainingJob":
@@ -55,31 +56,32 @@ class TrainingJob:
         job.checkpoint_step = job.step - int(age / job.step_seconds)
         return job
 
-    _rank_factor: Floats = field(default_factory=lambda: np.zeros(0))
+    def advance(self, now: float, alive: Flags, slowdown: Floats) -> bool:
+        """Bring the job to `now`: complete the steps that ended, begin the next ones. slowdown (g,): 1 = full speed.
 
-    def advance(self, now: float, alive: Flags, slowdown: Floats) -> None:
-        """Bring the job to `now`: complete the steps that ended, begin the next ones. slowdown (g,): 1 = full speed."""
+        Returns whether a checkpoint was completed.
+        """
+        before = self.checkpoint_time
         count = int(alive.sum())
         if count < self._alive and count:
             self._alive = count
             self._stall(now, self.plan.loss_stall_seconds, saving=False)
             self._begin(self.stalled_until, alive, slowdown, repeat=True)
         if not count:
-            return
+            return False
         while self.ends <= now:
             self.own_shares, self.step_seconds = self._current, self.ends - self.began
             self.step += 1
             begin = self.ends
-            if self.saving and self.stalled_until <= begin:
-                self.saving = False
             if begin >= self.checkpoint_due:
                 self._stall(begin, self.plan.checkpoint_stall_seconds, saving=True)
                 begin = self.stalled_until
                 self.checkpoint_due += self.plan.checkpoint_interval_seconds
-                self.checkpoints.append((begin, self.step))
+                self._saves.append((begin, self.step))
             self._begin(begin, alive, slowdown)
-        while self.checkpoints and self.checkpoints[0][0] <= now:
-            self.checkpoint_time, self.checkpoint_step = self.checkpoints.pop(0)
+        while self._saves and self._saves[0][0] <= now:
+            self.checkpoint_time, self.checkpoint_step = self._saves.pop(0)
+        return self.checkpoint_time != before
 
     def activity(self, now: float) -> float:
         """Share of full load in the second from `now`: a snapshot leaves a third, waiting in a collective 45 %."""

@@ -10,6 +10,8 @@ from functools import cached_property
 
 import polars as pl
 
+from schemas.topology_parameters import FabricParameters
+
 NODE_COLUMNS = pl.Schema(
     {
         "node": pl.String, "superblock": pl.String, "pod": pl.String, "pdu": pl.String, "cdu": pl.String,
@@ -32,7 +34,7 @@ class Topology:
 
     pdu_b is the second feed of a node with two; role is compute or spare. colour, lanes and star_group (the sea-star
     of cables that leave one switch together) describe the cable itself; gbps is its data rate one way.
-    ports_by_switch: how many ports a switch has, where that is known.
+    ports_by_switch: how many ports a switch has, where that is known. parameters: those it was built from, if it was.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Topology:
     links: pl.DataFrame
     gpus_per_node: int = 8
     ports_by_switch: Mapping[str, int] = field(default_factory=dict)
+    parameters: FabricParameters | None = None
 
     @cached_property
     def node_rows(self) -> Mapping[str, dict[str, str | None]]:
@@ -62,9 +65,31 @@ class Topology:
         return {device: tuple(cables) for device, cables in grouped.iter_rows()}
 
     @cached_property
+    def peers_by_device(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
+        """Device -> (peer, cable) by port."""
+        by_port = self.ports.sort("device", "port", "cable").group_by("device", maintain_order=True)
+        return {
+            device: tuple(zip(peers, cables, strict=True))
+            for device, peers, cables in by_port.agg("peer", "cable").iter_rows()
+        }
+
+    @cached_property
+    def hcas_by_node(self) -> Mapping[str, tuple[str, ...]]:
+        """Node -> its cabled HCAs in order of their number."""
+        found: dict[str, list[str]] = {}
+        for device in sorted(filter(self.is_hca, self.links_by_device), key=lambda hca: (len(hca), hca)):
+            found.setdefault(node_of(device), []).append(device)
+        return {node: tuple(hcas) for node, hcas in found.items()}
+
+    @staticmethod
+    def is_hca(device: str) -> bool:
+        """A switch has no slash in its name."""
+        return "/" in device
+
+    @cached_property
     def switches(self) -> tuple[str, ...]:
         """Devices that are not an HCA of a node."""
-        return tuple(sorted(device for device in self.links_by_device if "/" not in device))
+        return tuple(sorted(device for device in self.links_by_device if not self.is_hca(device)))
 
     @cached_property
     def nodes_by_domain(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
@@ -118,8 +143,10 @@ def topology_from_frames(name: str, nodes: pl.DataFrame, links: pl.DataFrame, *,
 
 
 def _filled(what: str, frame: pl.DataFrame, columns: pl.Schema, needed: set[str]) -> pl.DataFrame:
+    if frame.width == 0:
+        return pl.DataFrame(schema=columns)
     missing = needed - set(frame.columns)
-    if missing and frame.width:
+    if missing:
         raise ValueError(f"{what}: column {min(missing)} is missing")
     return frame.select(
         pl.col(column).cast(dtype) if column in frame.columns else pl.lit(None, dtype).alias(column)

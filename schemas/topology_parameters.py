@@ -1,7 +1,7 @@
 """The numbers a fabric is built from, and what follows from them: pure arithmetic, no frames.
 
 Three tiers of switches: leaf (of one rail or one rack), spine (of one pod), core. One pod needs no core, one leaf no
-spine. What is left at None is derived, so that a tier has its oversubscription and no switch more than its ports.
+spine. What is left at None is derived: a tier has its oversubscription, and no spine or core more than its ports.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,15 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
 
+from schemas.topology_claims import ClusterClaims
+
 # TIA-598-D order of the twelve fibres of a ribbon or an MPO-12.
 TIA_598_COLOURS = (
     "blue", "orange", "green", "brown", "slate", "white", "red", "black", "yellow", "violet", "rose", "aqua",
 )  # fmt: skip
+
+GPUS_MAXIMUM = 1 << 20  # forty times the reference cluster; keeps a slip of the pen from filling the memory
+_DERIVED = ("leaf_uplinks", "spines_per_pod", "spine_uplinks", "cores")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +27,8 @@ class FabricParameters:
     rails_per_leaf: 1 = rail-optimised (a leaf serves the same HCA of nodes_per_leaf nodes); gpus_per_node = a leaf
     takes whole nodes, as in a rack. Oversubscription: ports down over ports up, 1 = non-blocking. nodes_per_pdu 16 =
     128 GPUs, about 163 kW of 10.2 kW nodes. spare_nodes are among the nodes, the last of each pod in turn.
-    lanes_per_cable: 400 Gb/s as 4 x 100 Gb/s. colours: of the cables of one sea-star, in order.
+    lanes_per_cable: 400 Gb/s as 4 x 100 Gb/s. colours: of the cables of one sea-star, in order. claims: what its
+    description says besides; only the validator reads it.
     """
 
     pods: int = 24
@@ -47,14 +53,20 @@ class FabricParameters:
     spare_nodes: int = 0
     lanes_per_cable: int = 4
     colours: tuple[str, ...] = TIA_598_COLOURS
+    claims: ClusterClaims | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for a number no cluster can have; one that merely cannot be cabled is for the validator."""
         for name, value in vars(self).items():
-            if isinstance(value, bool | str) or (isinstance(value, float) and "oversubscription" not in name):
-                raise ValueError(f"topology parameter {name} must be a whole number, not {value!r}")
-            if isinstance(value, int | float) and not value >= (0 if name == "spare_nodes" else 1):
-                raise ValueError(f"topology parameter {name} must be at least 1, not {value}")
+            if name in ("colours", "claims") or (value is None and name in _DERIVED):
+                continue
+            fraction, least = name.endswith("oversubscription"), 0 if name == "spare_nodes" else 1
+            number = isinstance(value, int) or (fraction and isinstance(value, float))
+            if not number or isinstance(value, bool) or not least <= value <= GPUS_MAXIMUM:
+                what = "a number" if fraction else "a whole number"
+                raise ValueError(f"topology parameter {name} must be {what} of at least {least}, not {value!r}")
+        if self.gpus > GPUS_MAXIMUM:
+            raise ValueError(f"{self.nodes:,} nodes x {self.gpus_per_node} GPUs is more than {GPUS_MAXIMUM:,} GPUs")
         if self.spare_nodes > self.nodes:
             raise ValueError(f"topology parameter spare_nodes is {self.spare_nodes}, but there are {self.nodes} nodes")
         if self.gpus_per_node % self.rails_per_leaf:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, Topology
+from schemas.topology_claims import ClusterClaims
 from schemas.topology_layout import leaf_to_spine_meters, node_to_leaf_meters, spine_to_core_meters
 from schemas.topology_parameters import TIA_598_COLOURS, FabricParameters
 
@@ -19,7 +20,7 @@ from schemas.topology_parameters import TIA_598_COLOURS, FabricParameters
 # spine_uplinks: half of a 40-port switch, the most favourable reading of "1:1 between pods".
 SEED = FabricParameters(
     leaf_ports=40, spine_ports=40, core_ports=40, leaf_uplinks=8, spines_per_pod=4, spine_uplinks=20, cores=24,
-    nodes_per_pdu=32, lanes_per_cable=8, colours=TIA_598_COLOURS[:8],
+    nodes_per_pdu=32, lanes_per_cable=8, colours=TIA_598_COLOURS[:8], claims=ClusterClaims(),
 )  # fmt: skip
 # Meta's 24k RoCE cluster: 8 pods of 3,072 GPUs, racks of 16 GPUs below one switch, 7:1 between pods, modular spines.
 # Source: Meta, "RDMA over Ethernet for distributed AI training at Meta scale" (SIGCOMM 2024); 576 ports = one
@@ -65,7 +66,7 @@ def build_from(parameters: FabricParameters, name: str) -> Topology:
     )  # fmt: skip
     return Topology(
         name, _nodes(parameters), links.select(LINK_COLUMNS.names()).cast(LINK_COLUMNS),
-        parameters.gpus_per_node, _ports_by_switch(parameters),
+        parameters.gpus_per_node, _ports_by_switch(parameters), parameters,
     )  # fmt: skip
 
 

@@ -75,8 +75,10 @@ def replay_document(tally: Tally) -> dict[str, Any]:
     }
 
 
-def show_tally(tally: Tally) -> None:
+def show_tally(tally: Tally, title: str = "") -> None:
     screen = console()
+    if title:
+        screen.print(title, markup=False)
     incidents = fired(tally)
     screen.print(incidents_table(incidents) if incidents else "No incidents.")
     if tally.actions:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -12,6 +13,7 @@ from pipelines.settings import Settings, configured, load_settings
 from pipelines.sources.contract import Source
 from pipelines.stream import Responder, Stream, Tally
 from pipelines.telemetry_store import TelemetryStore
+from schemas.action import ActionKind
 
 
 def settings_at(path: str | None) -> Settings:
@@ -27,15 +29,18 @@ def operations_store(settings: Settings) -> OperationsStore:
 
 
 def responder(settings: Settings, operations: OperationsStore) -> Responder:
-    return Responder(operations=operations, settings=settings.recovery, executors={"log": LogExecutor()})
+    """Incidents go into the operations store; what is enforced is written to the action log."""
+    log = LogExecutor(settings.store.actions)
+    return Responder(
+        operations=operations, settings=settings.recovery, executors=dict.fromkeys(get_args(ActionKind), log)
+    )
 
 
 def replayed(source: Source, settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
     """Through the engine in memory: nothing is kept, nothing outside is touched."""
-    stream = Stream(
-        source=source, detectors=configured(settings), responder=responder(settings, OperationsStore.in_memory())
-    )
-    return stream.run(progress)
+    memory = OperationsStore.open(":memory:")
+    rehearsing = Responder(operations=memory, settings=settings.recovery.rehearsal(), executors={})
+    return Stream(source=source, detectors=configured(settings), responder=rehearsing).run(progress)
 
 
 def with_progress(source: Source, run: Callable[[Callable[[Tally], None]], Tally], *, quiet: bool) -> Tally:

@@ -1,64 +1,11 @@
-"""The guard: may this request be carried out now? Pure, and fail closed: what is not known is a reason to refuse.
+"""The guard: may this request be carried out now? Pure, and fail closed: what is not known is a reason to refuse."""
 
-Checks stand in CHECKS, in the order in which they are asked; the first refusal is the one recorded.
-"""
-
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
 
-from pipelines.operations_records import Breaker
-from pipelines.recovery.history import History, nodes_touched
-from pipelines.recovery.kinds import DISRUPTIVE, PAPER, RESETS, RETURNS, TRUST_TELEMETRY
+from pipelines.recovery.checks import CHECKS, Refusal
+from pipelines.recovery.facts import Approval, Facts, certain
 from pipelines.recovery.settings import RecoverySettings
-from schemas.action import ActionRecord, ActionRequest, Mode, Outcome
-from schemas.topology import Topology, node_of
-
-
-class Refusal(StrEnum):
-    MISSING_FACTS = "missing_facts"
-    UNKNOWN_TARGET = "unknown_target"
-    BREAKER_TRIPPED = "breaker_tripped"
-    BREAKER_TRIPS = "breaker_trips"
-    EXPIRED = "expired"
-    TELEMETRY_DEGRADED = "telemetry_degraded"
-    EARLIER_STEP_NOT_DONE = "earlier_step_not_done"
-    COOLDOWN = "cooldown"
-    RESETS_USED_UP = "resets_used_up"
-    LINK_BUDGET = "link_budget"
-    NODE_BUDGET = "node_budget"
-    NO_SPARE = "no_spare"
-    NO_EXECUTOR = "no_executor"
-
-
-@dataclass(frozen=True)
-class Approval:
-    """What a person said about an action. verdict: approved | rejected."""
-
-    by: str
-    verdict: str
-    comment: str
-    at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What a decision rests on; None is "could not be found out". `now`: event time.
-
-    degraded: nodes, devices, CDUs and PDUs with an active telemetry_* incident. known: the incident's actions so far,
-    by id. approvals: by action id. executors: kinds of action that somebody can carry out.
-    """
-
-    now: datetime
-    topology: Topology | None
-    history: History | None
-    breaker: Breaker | None
-    degraded: frozenset[str] | None
-    known: Mapping[str, ActionRecord] | None
-    approvals: Mapping[str, tuple[Approval, ...]] | None
-    spares_available: int | None
-    executors: frozenset[str]
+from schemas.action import ActionRequest, Mode, Outcome
 
 
 @dataclass(frozen=True)
@@ -74,28 +21,12 @@ class Decision:
     trips_breaker: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    """Facts without the doubt."""
-
-    now: datetime
-    mode: Mode
-    topology: Topology
-    history: History
-    breaker: Breaker
-    degraded: frozenset[str]
-    known: Mapping[str, ActionRecord]
-    approvals: Mapping[str, tuple[Approval, ...]]
-    spares_available: int
-    executors: frozenset[str]
-
-
 def decide(request: ActionRequest, facts: Facts, settings: RecoverySettings) -> Decision:
     """One request, one decision, with its reason in words."""
     mode = settings.mode_of(request.kind)
     if mode == "observe":
         return Decision(mode, "observed", f"mode of {request.kind} is observe")
-    known = _without_doubt(facts, mode)
+    known = certain(facts, mode)
     if known is None:
         missing = sorted(name for name, value in vars(facts).items() if value is None)
         return _refused(mode, Refusal.MISSING_FACTS, f"not known: {', '.join(missing)}")
@@ -107,19 +38,6 @@ def decide(request: ActionRequest, facts: Facts, settings: RecoverySettings) -> 
     if mode == "dry-run":
         return Decision(mode, "dry-run", f"would be done: {request.reason}")
     return _approved(request, known.approvals.get(request.id, ()), settings)
-
-
-def _without_doubt(facts: Facts, mode: Mode) -> _Known | None:
-    if (
-        facts.topology is None or facts.history is None or facts.breaker is None or facts.degraded is None
-        or facts.known is None or facts.approvals is None or facts.spares_available is None
-    ):  # fmt: skip
-        return None
-    return _Known(
-        now=facts.now, mode=mode, topology=facts.topology, history=facts.history, breaker=facts.breaker,
-        degraded=facts.degraded, known=facts.known, approvals=facts.approvals,
-        spares_available=facts.spares_available, executors=facts.executors,
-    )  # fmt: skip
 
 
 def _refused(mode: Mode, refusal: Refusal, why: str, *, trips_breaker: bool = False) -> Decision:
@@ -136,164 +54,3 @@ def _approved(request: ActionRequest, said: tuple[Approval, ...], settings: Reco
     if len(people) < needed:
         return Decision("enforce", "waiting_approval", f"approved by {len(people)} of {needed} people")
     return Decision("enforce", "pending", request.reason)
-
-
-def _breaker_tripped(request: ActionRequest, facts: _Known, _: RecoverySettings) -> str | None:
-    if not facts.breaker.tripped or request.kind in RETURNS | PAPER:
-        return None
-    return f"{facts.breaker.reason}; only a person resets it (`hotspare breaker reset`)"
-
-
-def _unknown_target(request: ActionRequest, facts: _Known, _: RecoverySettings) -> str | None:
-    """An action on something that the topology does not know is aimed at nothing, or at the wrong thing."""
-    kind, target, topology = request.parameters.get("target_kind"), request.target, facts.topology
-    if request.kind in PAPER:
-        return None
-    match kind:
-        case "cluster":
-            known = target == topology.name
-        case "job" | "source":
-            known = True  # not in the topology; who carries it out knows them
-        case "node":
-            known = target in topology.node_rows
-        case "gpu":
-            known = target in topology.gpus_of_node(node_of(target)) and node_of(target) in topology.node_rows
-        case "port":
-            row = topology.link_rows.get(str(request.parameters.get("cable")), {})
-            known = target in {f"{row.get(end)}:{row.get(f'{end}_port')}" for end in ("a", "b")}
-        case "link" | "cable":
-            known = target in topology.link_rows
-        case "switch":
-            known = target in topology.links_by_device
-        case _:
-            known = (kind, target) in topology.nodes_by_domain
-    return None if known else f"no {kind or 'kind of target'} {target!r} in topology {topology.name!r}"
-
-
-def _expired(request: ActionRequest, facts: _Known, settings: RecoverySettings) -> str | None:
-    """Age, and the backlog of a tripped breaker: what waited behind it is for a person to judge again."""
-    if request.kind in RETURNS | PAPER:
-        return None
-    if request.requested_at < facts.now - timedelta(seconds=settings.expires_seconds):
-        return f"requested at {request.requested_at:%Y-%m-%d %H:%M:%S}, more than {settings.expires_seconds:g} s ago"
-    reset_at = facts.breaker.at
-    if reset_at is not None and not facts.breaker.tripped and request.requested_at <= reset_at:
-        return f"older than the breaker's reset at {reset_at:%Y-%m-%d %H:%M:%S}"
-    return None
-
-
-def _telemetry_degraded(request: ActionRequest, facts: _Known, _: RecoverySettings) -> str | None:
-    if request.kind not in TRUST_TELEMETRY:
-        return None
-    places = {request.target, node_of(request.target), request.target.rpartition(":")[0]}
-    places.update(map(node_of, facts.topology.ends(str(request.parameters.get("cable")))))
-    places.update(map(node_of, facts.topology.ends(request.target)))
-    blind = sorted(places & facts.degraded)
-    return f"telemetry of {blind[0]!r} is not to be trusted now" if blind else None
-
-
-def _earlier_step(request: ActionRequest, facts: _Known, _: RecoverySettings) -> str | None:
-    after = request.parameters.get("after")
-    if after is None:
-        return None
-    earlier = facts.known.get(after)
-    if earlier is None:
-        return f"{after} was never decided"
-    if earlier.outcome == "done" or (facts.mode == "dry-run" and earlier.outcome == "dry-run"):
-        return None
-    return f"{earlier.request.kind} of {earlier.request.target!r} is {earlier.outcome}"
-
-
-def _cooldown(request: ActionRequest, facts: _Known, settings: RecoverySettings) -> str | None:
-    last = facts.history.last_at(request.kind, request.target, facts.mode)
-    if last is None or request.kind in RETURNS | PAPER:
-        return None
-    passed = (facts.now - last).total_seconds()
-    if passed >= settings.cooldown_seconds:  # a clock that stepped back gives a negative time: still cooling
-        return None
-    return f"done at {last:%Y-%m-%d %H:%M:%S}, and {settings.cooldown_seconds:g} s must pass"
-
-
-def _resets_used_up(request: ActionRequest, facts: _Known, settings: RecoverySettings) -> str | None:
-    if request.kind not in RESETS:
-        return None
-    since = facts.now - timedelta(days=settings.resets_window_days)
-    used = facts.history.resets_since(request.target, since, facts.mode)
-    if used < settings.resets_maximum:
-        return None
-    return f"{used} resets in {settings.resets_window_days:g} days: run field diagnostics, then replace it"
-
-
-def _link_budget(request: ActionRequest, facts: _Known, settings: RecoverySettings) -> str | None:
-    if request.kind != "isolate_port":
-        return None
-    cable = str(request.parameters.get("cable"))
-    isolated = facts.history.isolated_links(facts.mode) | {cable}
-    allowed = max(settings.isolated_links_minimum, int(settings.isolated_links_share * facts.topology.links.height))
-    if len(isolated) > allowed:
-        return f"{allowed} links are isolated already"
-    for place in {node_of(end) for end in facts.topology.ends(cable)}:
-        here = sum(place in {node_of(end) for end in facts.topology.ends(other)} for other in isolated)
-        if here > settings.isolated_links_per_device:
-            return f"{settings.isolated_links_per_device} links of {place!r} are isolated already"
-    return None
-
-
-def _node_budget(request: ActionRequest, facts: _Known, settings: RecoverySettings) -> str | None:
-    if request.kind != "drain_node":
-        return None
-    drained = facts.history.drained_nodes(facts.mode) | {request.target}
-    allowed = max(settings.drained_nodes_minimum, int(settings.drained_nodes_share * len(facts.topology.node_rows)))
-    if len(drained) > allowed:
-        return f"{allowed} nodes are drained already"
-    rows = facts.topology.node_rows
-    superblock = rows[request.target]["superblock"]
-    here = sum(node in rows and rows[node]["superblock"] == superblock for node in drained)
-    if here > settings.drained_nodes_per_superblock:
-        return f"{settings.drained_nodes_per_superblock} nodes of superblock {superblock!r} are drained already"
-    return None
-
-
-def _no_spare(request: ActionRequest, facts: _Known, _: RecoverySettings) -> str | None:
-    if request.kind != "allocate_spare":
-        return None
-    promised = facts.history.spares_promised if facts.mode == "dry-run" else 0
-    left, wanted = max(0, facts.spares_available - promised), int(request.parameters.get("count", 1))
-    return None if wanted <= left else f"{wanted} wanted, {left} left"
-
-
-def _no_executor(request: ActionRequest, facts: _Known, _: RecoverySettings) -> str | None:
-    if facts.mode != "enforce" or request.kind in facts.executors:
-        return None
-    return f"nobody is set to carry out {request.kind}"
-
-
-def _breaker_trips(request: ActionRequest, facts: _Known, settings: RecoverySettings) -> str | None:
-    if request.kind not in DISRUPTIVE:
-        return None
-    since = facts.now - timedelta(seconds=settings.breaker_window_seconds)
-    touched = nodes_touched(request.parameters.get("target_kind"), request.target, facts.topology)
-    if not touched:
-        return None
-    acted = facts.history.nodes_acted_on(since, facts.mode).union(touched)
-    share = len(acted) / len(facts.topology.node_rows)
-    if share <= settings.breaker_share:
-        return None
-    return f"{len(acted)} nodes ({share:.0%}) would be acted on in {settings.breaker_window_seconds:g} s"
-
-
-Check = Callable[[ActionRequest, _Known, RecoverySettings], str | None]
-CHECKS: tuple[tuple[Refusal, Check], ...] = (
-    (Refusal.BREAKER_TRIPPED, _breaker_tripped),
-    (Refusal.UNKNOWN_TARGET, _unknown_target),
-    (Refusal.EXPIRED, _expired),
-    (Refusal.TELEMETRY_DEGRADED, _telemetry_degraded),
-    (Refusal.EARLIER_STEP_NOT_DONE, _earlier_step),
-    (Refusal.COOLDOWN, _cooldown),
-    (Refusal.RESETS_USED_UP, _resets_used_up),
-    (Refusal.LINK_BUDGET, _link_budget),
-    (Refusal.NODE_BUDGET, _node_budget),
-    (Refusal.NO_SPARE, _no_spare),
-    (Refusal.NO_EXECUTOR, _no_executor),
-    (Refusal.BREAKER_TRIPS, _breaker_trips),
-)

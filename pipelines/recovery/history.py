@@ -46,11 +46,17 @@ class History:
         if kind == "isolate_port":
             cable = str(record.request.parameters.get("cable"))
             self.isolated[target] = (cable, real or self.isolated.get(target, ("", False))[1])
-        if kind == "return_to_service" and record.outcome == "done":
-            self.drained.pop(target, None)
-            self.isolated.pop(target, None)
+        if kind == "return_to_service" and record.outcome in ("done", "dry-run"):
+            self._returned(target, real=real)
         if kind == "allocate_spare" and not real:
             self.spares_promised += int(record.request.parameters.get("count", 1))
+
+    def _returned(self, target: str, *, real: bool) -> None:
+        """A dry run brings back only what a dry run took."""
+        if real or not self.drained.get(target, False):
+            self.drained.pop(target, None)
+        if real or not self.isolated.get(target, ("", False))[1]:
+            self.isolated.pop(target, None)
 
     def _counts(self, record: ActionRecord) -> bool:
         recent = record.at > self.now - timedelta(seconds=self.settings.dry_run_counts_seconds)

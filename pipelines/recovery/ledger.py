@@ -5,8 +5,8 @@ that moves the row to `pending` owns the effect; of two that try, the database l
 is what a crash left behind: its executor is asked, and it is never done a second time.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -16,9 +16,9 @@ from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore, insert_into, person
 from pipelines.operations_tables import ACTION_EVENTS, ACTIONS, APPROVALS
 from pipelines.recovery.executors.contract import ActionOutcome, Executor
-from pipelines.recovery.guard import Approval
+from pipelines.recovery.facts import Approval
 from pipelines.recovery.settings import RecoverySettings
-from schemas.action import ActionRecord, ActionRequest, Outcome
+from schemas.action import ActionRecord, ActionRequest, Outcome, action_id
 
 EFFECTIVE = ("done", "pending", "failed", "dry-run")
 OUT_UNTIL_RETURNED = ("drain_node", "isolate_port", "return_to_service")
@@ -75,7 +75,7 @@ class Ledger:
         """Write a decision. False: another worker was first, and its word stands. `pending` is the intent to act."""
         begun = int(record.outcome == "pending")
         decided = {"mode": record.mode, "outcome": record.outcome, "why": record.why, "at": record.at}
-        asked = _request_row(record.request)
+        asked = dict(vars(record.request))
         with self.store.writing() as connection:
             if before is None:
                 insert = insert_into(connection, ACTIONS).values(**asked, **decided, attempts=begun, recoverable=False)
@@ -142,6 +142,17 @@ class Ledger:
                 self._event(connection, action, {"mode": record.mode, **final})
             return self.known([action])[action]
 
+    def record_return(self, target: str, by: str, at: datetime) -> ActionRecord:
+        """A person put a node or port back to work, so it no longer counts as drained or isolated."""
+        occasion = f"person/{person(by)}/{at.isoformat()}"
+        request = ActionRequest(
+            id=action_id(occasion, "return_to_service", target), incident=occasion, kind="return_to_service",
+            target=target, parameters={}, requested_at=at, reason="a person did it",
+        )  # fmt: skip
+        record = ActionRecord(request=request, mode="enforce", outcome="done", why=f"by {person(by)}", at=at)
+        self.enter(record, None)
+        return record
+
     def approvals(self, ids: Collection[str]) -> dict[str, tuple[Approval, ...]]:
         wanted = sa.select(APPROVALS).where(APPROVALS.c.action.in_(list(ids))).order_by(APPROVALS.c.at)
         found: dict[str, tuple[Approval, ...]] = {}
@@ -160,11 +171,6 @@ class Ledger:
         connection.execute(sa.insert(ACTION_EVENTS).values(action=action, **decided))
 
 
-def _request_row(request: ActionRequest) -> dict[str, Any]:
-    return dict(vars(request))
-
-
 def _record(row: sa.RowMapping) -> ActionRecord:
-    names: Iterable[str] = ActionRequest.__dataclass_fields__
-    request = ActionRequest(**{name: row[name] for name in names})
+    request = ActionRequest(**{field.name: row[field.name] for field in fields(ActionRequest)})
     return ActionRecord(request=request, mode=row["mode"], outcome=row["outcome"], why=row["why"], at=row["at"])

@@ -1,4 +1,4 @@
-"""Policy: what an incident of each cause calls for, in which order, on what. Pure; whether it may happen is the guard's.
+"""Policy: what an incident of each cause calls for, in which order, on what. Pure. The guard says whether it may be.
 
 A step names a kind of action and where it goes. A step with `after` must not be taken before that one is done on the
 same place (a node is not rebooted under a job that was not drained); the request carries the id it waits for.

@@ -9,21 +9,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pipelines.operations_store import OperationsStore
+from pipelines.recovery.checks import Refusal
 from pipelines.recovery.executors.contract import Executor
-from pipelines.recovery.guard import Decision, Facts, Refusal, decide
+from pipelines.recovery.facts import Facts
+from pipelines.recovery.guard import Decision, decide
 from pipelines.recovery.history import history_from
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.policy import plan, spares_of
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRecord, ActionRequest
-from schemas.incident import Incident
+from schemas.incident import Incident, State
 from schemas.topology import Topology, node_of
 
-ACTIVE = ("suspect", "firing", "acknowledged", "mitigating")
+INCIDENTS_AT_ONCE = 100  # bounds a transaction, and the number of parameters of a statement
+ACTIVE: tuple[State, ...] = ("suspect", "firing", "acknowledged", "mitigating")
 TELEMETRY = ("telemetry_stale", "telemetry_frozen", "telemetry_implausible")
 
 
-def recover(
+def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own thing
     incidents: Sequence[Incident],
     topology: Topology,
     store: OperationsStore,
@@ -33,38 +36,55 @@ def recover(
 ) -> tuple[ActionRecord, ...]:
     """Do, or decline with a reason, what the incidents call for; safe to call again with the same ones.
 
-    executors: by kind of action; only mode enforce calls them. Returns where each request stands now, in the order
-    planned. Raises StoreUnavailable: then nothing was done that the ledger does not know of.
+    executors: by kind of action; only mode enforce calls them. now: event time. Returns where each request stands
+    now, in the order planned. Raises StoreUnavailable: then nothing was done that the ledger does not know of.
     """
-    work = _Round(Ledger(store), topology, settings, executors, now)
-    work.ledger.resolve(executors, settings, now)
-    requests = [request for incident in incidents for request in plan(incident, topology, settings)]
-    undecided = _undecided(requests, work)
-    lost = _lost_nodes(incidents, topology)
-    while undecided:
-        claimed, undecided = _decide_round(undecided, incidents, lost, work)
-        for request in claimed:
-            outcome = executors[request.kind].apply(request)
-            work.ledger.finish(request.id, outcome, now)
-    stands = work.ledger.known([request.id for request in requests]) if requests else {}
-    return tuple(stands[request.id] for request in requests)
+    ledger = Ledger(store)
+    ledger.resolve(executors, settings, now)
+    records: list[ActionRecord] = []
+    for begin in range(0, len(incidents), INCIDENTS_AT_ONCE):
+        some = incidents[begin : begin + INCIDENTS_AT_ONCE]
+        work = _Work(
+            ledger=ledger, topology=topology, settings=settings, executors=executors, now=now,
+            lost=_lost_nodes(some, topology), blind=_blind(incidents),
+        )  # fmt: skip
+        records.extend(_recover(some, work))
+    return tuple(records)
 
 
-@dataclass(frozen=True)
-class _Round:
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """lost: nodes in each incident's failed domains. blind: telemetry incidents that the caller gave, by id."""
+
     ledger: Ledger
     topology: Topology
     settings: RecoverySettings
     executors: Mapping[str, Executor]
     now: datetime
+    lost: Mapping[str, frozenset[str]]
+    blind: Mapping[str, Incident]
 
 
-def _undecided(requests: Sequence[ActionRequest], work: _Round) -> list[ActionRequest]:
-    """New ones, and those without effect so far whose case may have changed."""
+def _recover(incidents: Sequence[Incident], work: _Work) -> list[ActionRecord]:
+    requests = [request for incident in incidents for request in plan(incident, work.topology, work.settings)]
     if not requests:
         return []
     ids = [request.id for request in requests]
-    known, retryable = work.ledger.known(ids), work.ledger.retryable(ids, work.settings.attempts_maximum)
+    undecided = _undecided(requests, work.ledger.known(ids), work)
+    while undecided:
+        claimed, undecided = _decide_round(undecided, work)
+        for request in claimed:
+            outcome = work.executors[request.kind].apply(request)
+            work.ledger.finish(request.id, outcome, work.now)
+    stands = work.ledger.known(ids)
+    return [stands[identity] for identity in ids]
+
+
+def _undecided(
+    requests: Sequence[ActionRequest], known: Mapping[str, ActionRecord], work: _Work
+) -> list[ActionRequest]:
+    """New ones, and those without effect so far whose case may have changed."""
+    retryable = work.ledger.retryable([request.id for request in requests], work.settings.attempts_maximum)
 
     def is_open(request: ActionRequest) -> bool:
         record = known.get(request.id)
@@ -75,43 +95,36 @@ def _undecided(requests: Sequence[ActionRequest], work: _Round) -> list[ActionRe
     return [request for request in requests if is_open(request)]
 
 
-def _decide_round(
-    requests: Sequence[ActionRequest], incidents: Sequence[Incident], lost: Mapping[str, frozenset[str]], work: _Round
-) -> tuple[list[ActionRequest], list[ActionRequest]]:
+def _decide_round(requests: Sequence[ActionRequest], work: _Work) -> tuple[list[ActionRequest], list[ActionRequest]]:
     """(requests whose effect is now ours to bring about, requests that wait for those). All or nothing is written."""
     claimed: list[ActionRequest] = []
     waiting: list[ActionRequest] = []
     with work.ledger.store.writing():
-        facts, known = _facts(requests, incidents, work)
-        for request in requests:
+        facts, known = _facts(requests, work)
+        for request in _undecided(requests, known, work):  # again: another worker may have been first
             if request.parameters.get("after") in {other.id for other in (*claimed, *waiting)}:
                 waiting.append(request)
                 continue
-            record = _settle(request, facts, lost.get(request.incident, frozenset()), known, work)
-            if record.outcome == "pending" and record.at == work.now and known.get(request.id) is record:
+            record = _settle(request, facts, known, work)
+            if record.outcome == "pending":
                 claimed.append(record.request)
-            if record.outcome == "pending" and request.kind == "allocate_spare":
                 facts = replace(facts, spares_available=_spares_available(work))
     return claimed, waiting
 
 
-def _settle(
-    request: ActionRequest, facts: Facts, lost: frozenset[str], known: dict[str, ActionRecord], work: _Round
-) -> ActionRecord:
-    """Decide one request and write it down, unless it stands so already."""
+def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord], work: _Work) -> ActionRecord:
+    """Decide one open request and write it down, unless it stands so already."""
     before = known.get(request.id)
     decision = decide(request, facts, work.settings)
     if decision.outcome == "pending" and request.kind == "allocate_spare":
-        request, decision = _with_spares(request, decision, lost, work)
+        request, decision = _with_spares(request, decision, work)
     if decision.trips_breaker:
         work.ledger.store.trip_breaker(decision.why, work.now)
-    if before is not None and (before.mode, before.outcome, before.why) == (
-        decision.mode,
-        decision.outcome,
-        decision.why,
-    ):
-        return before
     record = ActionRecord(request=request, mode=decision.mode, outcome=decision.outcome, why=decision.why, at=work.now)
+    if before is not None and before.outcome == "refused" and decision.refusal is Refusal.EXPIRED:
+        return before  # the first reason says more
+    if before is not None and replace(before, request=request, at=work.now) == record:
+        return before
     entered = work.ledger.enter(record, before)
     assert entered, "the ledger changed inside our own transaction"
     known[request.id] = record
@@ -120,9 +133,7 @@ def _settle(
     return record
 
 
-def _facts(
-    requests: Sequence[ActionRequest], incidents: Sequence[Incident], work: _Round
-) -> tuple[Facts, dict[str, ActionRecord]]:
+def _facts(requests: Sequence[ActionRequest], work: _Work) -> tuple[Facts, dict[str, ActionRecord]]:
     store, ids = work.ledger.store, {request.id for request in requests}
     earlier = {str(request.parameters["after"]) for request in requests if "after" in request.parameters}
     if any(request.kind == "allocate_spare" for request in requests):
@@ -131,25 +142,29 @@ def _facts(
     facts = Facts(
         now=work.now, topology=work.topology,
         history=history_from(work.ledger.history(work.settings, work.now), work.topology, work.settings, work.now),
-        breaker=store.breaker(), degraded=_degraded(incidents, store), known=known,
+        breaker=store.breaker(), degraded=_degraded(work), known=known,
         approvals=work.ledger.approvals(ids), spares_available=_spares_available(work),
         executors=frozenset(work.executors),
     )  # fmt: skip
     return facts, known
 
 
-def _degraded(incidents: Iterable[Incident], store: OperationsStore) -> frozenset[str]:
+def _blind(incidents: Iterable[Incident]) -> dict[str, Incident]:
+    return {incident.id: incident for incident in incidents if incident.cause in TELEMETRY}
+
+
+def _degraded(work: _Work) -> frozenset[str]:
     """Sources (and the nodes they are on) whose telemetry has an active incident, stored or given.
 
     The root of such an incident is "table:source".
     """
-    active = {incident.id: incident for incident in store.incidents(causes=TELEMETRY, states=ACTIVE, limit=None)}
-    active.update((incident.id, incident) for incident in incidents if incident.cause in TELEMETRY)
+    stored = work.ledger.store.incidents(causes=TELEMETRY, states=ACTIVE, limit=None)
+    active = _blind(stored) | dict(work.blind)
     sources = {root.partition(":")[2] for found in active.values() if found.state in ACTIVE for root in found.roots}
     return frozenset(sources | {node_of(source) for source in sources})
 
 
-def _spares_available(work: _Round) -> int:
+def _spares_available(work: _Work) -> int:
     return sum(spare.state == "available" for spare in work.ledger.store.spares())
 
 
@@ -163,12 +178,10 @@ def _lost_nodes(incidents: Iterable[Incident], topology: Topology) -> dict[str, 
     }
 
 
-def _with_spares(
-    request: ActionRequest, decision: Decision, lost: frozenset[str], work: _Round
-) -> tuple[ActionRequest, Decision]:
+def _with_spares(request: ActionRequest, decision: Decision, work: _Work) -> tuple[ActionRequest, Decision]:
     """Take the spares from the pool together with the intent; the nearest first."""
     count = int(request.parameters.get("count", 1))
-    nearest = [node for node in _nearest(request, work.topology) if node not in lost]
+    nearest = [node for node in _nearest(request, work.topology) if node not in work.lost[request.incident]]
     spares = work.ledger.store.allocate_spares(request.id, nearest, count, work.now)
     if len(spares) < count:
         why = f"{Refusal.NO_SPARE}: too few outside the failed domain"

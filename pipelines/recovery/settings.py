@@ -7,6 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from schemas.action import ActionKind, Mode
 
 
+def _two_people() -> dict[ActionKind, int]:
+    return {"staged_shutdown": 2, "global_checkpoint": 2}
+
+
 class RecoverySettings(BaseModel):
     """Section `recovery` of the settings. Everything is a dry run until it is set otherwise.
 
@@ -39,7 +43,7 @@ class RecoverySettings(BaseModel):
     drained_nodes_per_superblock: int = Field(default=4, ge=0)
     breaker_share: float = Field(default=0.5, gt=0, le=1)
     breaker_window_seconds: float = Field(default=300.0, gt=0)
-    approvals: dict[ActionKind, int] = Field(default_factory=lambda: {"staged_shutdown": 2, "global_checkpoint": 2})
+    approvals: dict[ActionKind, int] = Field(default_factory=_two_people)
     expires_seconds: float = Field(default=3600.0, gt=0)
     dry_run_counts_seconds: float = Field(default=86400.0, ge=0)
     attempts_maximum: int = Field(default=3, ge=1)

@@ -15,13 +15,13 @@ from pipelines.sources.windows import WindowSource
 from pipelines.telemetry_store import TelemetryStore
 from replay.recording import read_recording
 from replay.scenario import Scenario, load_scenario, scenario_names
-from replay.simulate import simulate
-from replay.window import Window
+from replay.simulate import Window, simulate
+from replay.simulate import topology_of as topology_of_scenario
 from schemas.formats.decoded import Unreadable
 from schemas.formats.ibnetdiscover import decode as decode_ibnetdiscover
-from schemas.formats.topology_csv import links_csv, nodes_csv
+from schemas.formats.topology_csv import decode_topology
 from schemas.tables import TABLES
-from schemas.topology import Topology, topology_from_frames
+from schemas.topology import Topology
 from schemas.topology_presets import build
 
 RANGE = re.compile(r"^(store:|kafka:(?P<topics>[^@]*)@)(?P<begin>.+?)\.\.(?P<end>.+)$")
@@ -51,7 +51,7 @@ def source_for(
 def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float | None = None) -> WindowSource:
     if seed is not None:
         scenario = replace(scenario, seed=seed)
-    topology = build(scenario.topology.preset, **scenario.topology.parameters)
+    topology = topology_of_scenario(scenario)
     return WindowSource(
         stream=f"scenario:{scenario.name}:{scenario.seed}", topology=topology,
         intervals_seconds={name: float(seconds) for name, seconds in scenario.intervals.items()},
@@ -77,9 +77,8 @@ def topology_of(settings: Settings) -> Topology:
     chosen = settings.topology
     try:
         if chosen.folder is not None:
-            nodes = nodes_csv((chosen.folder / "nodes.csv").read_bytes())
-            links = links_csv((chosen.folder / "links.csv").read_bytes())
-            return topology_from_frames(chosen.folder.name, nodes, links)
+            nodes, links = ((chosen.folder / name).read_bytes() for name in ("nodes.csv", "links.csv"))
+            return decode_topology(chosen.folder.name, nodes, links)
         if chosen.ibnetdiscover is not None:
             return decode_ibnetdiscover(chosen.ibnetdiscover.read_bytes()).topology
         return build(chosen.preset, **chosen.parameters)
@@ -97,7 +96,7 @@ def _ranged(spec: str, settings: Settings, seconds: int) -> Source:
     if spec.startswith("store:"):
         return store_source(settings, begin, end, seconds)
     return KafkaSource(
-        settings=settings.kafka, limits=settings.limits, formats=settings.topics, topology=topology_of(settings),
+        settings=settings.kafka, limits=settings.limits, formats=dict(settings.topics), topology=topology_of(settings),
         topics=tuple(topic for topic in found["topics"].split(",") if topic), window=(begin, end),
     )  # fmt: skip
 
@@ -115,7 +114,7 @@ def store_source(settings: Settings, begin: datetime, end: datetime, seconds: in
 
     return WindowSource(
         stream=f"store:{begin.isoformat()}..{end.isoformat()}", topology=topology_of(settings),
-        intervals_seconds=store.intervals_seconds(), span_seconds=(end - begin).total_seconds(), windows=windows,
+        intervals_seconds={table.name: table.interval_seconds for table in TABLES if table.interval_seconds}, span_seconds=(end - begin).total_seconds(), windows=windows,
     )  # fmt: skip
 
 

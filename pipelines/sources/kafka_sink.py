@@ -8,7 +8,7 @@ from kafka.errors import TopicAlreadyExistsError
 
 from pipelines.settings import KafkaSettings
 from pipelines.sources.kafka_client import admin, producer
-from replay.window import Window
+from replay.simulate import Window
 from schemas.formats import wire
 from schemas.tables import TABLES, Table
 from schemas.topology import Topology, node_of

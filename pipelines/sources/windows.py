@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pipelines.engine import Batch
 from pipelines.intake import Piece, take_in
 from pipelines.sources.contract import Arrival, Offsets
-from replay.window import Window
+from replay.simulate import Window
 from schemas.admission import Origin
 from schemas.topology import Topology
 

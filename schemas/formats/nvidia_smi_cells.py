@@ -135,13 +135,15 @@ def _number(field: str) -> pl.Expr:
 
 def _scaled(field: str, unit: str) -> pl.Expr:
     """The number in the table's unit; the cell's own unit wins over the heading's."""
-    own = pl.col(field).str.extract(r"([A-Za-z]+)\s*$").replace_strict(UNIT_FACTORS, default=None, return_dtype=pl.Float64)
+    own = (
+        pl.col(field)
+        .str.extract(r"([A-Za-z]+)\s*$")
+        .replace_strict(UNIT_FACTORS, default=None, return_dtype=pl.Float64)
+    )
     return _number(field) * own.fill_null(UNIT_FACTORS.get(unit, 1.0))
 
 
-def _value(
-    reading: Reading, cells: pl.DataFrame, units: dict[str, str]
-) -> tuple[pl.Expr | None, tuple[str, ...]]:
+def _value(reading: Reading, cells: pl.DataFrame, units: dict[str, str]) -> tuple[pl.Expr | None, tuple[str, ...]]:
     shown = [fields for fields in reading.alternatives if all(field in cells.columns for field in fields)]
     if not shown:
         return None, ()

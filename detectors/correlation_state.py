@@ -1,0 +1,197 @@
+"""What correlation remembers between steps: the levels that hold, and the cases they are folded into.
+
+Times here are integer microseconds since the epoch (UTC): exact, quick to compare, and the same in every store. The
+records are msgspec structs: ten thousand of them are made in a few milliseconds, and they encode themselves.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import msgspec
+import polars as pl
+
+from detectors.contract import FINDING_COLUMNS
+from schemas.causes import CAUSE_BY_NAME, Severity
+from schemas.incident import Incident
+
+Instant = int  # microseconds since the epoch, UTC
+Key = tuple[str, str, str, str]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SEVERITY_RANK: Mapping[Severity, int] = {"info": 0, "ticket": 1, "page": 2}
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """How long correlation waits, in seconds.
+
+    settle: a usual symptom waits this long for its cause (domain.md 4.3: at most 3 s to size a domain); a cause that
+    ended no longer ago still explains. domain: roots begun within it in one domain are one incident (domain.md 4.3).
+    reroot: an incident younger than this takes a better explanation and keeps its id. clear: how long an incident
+    must be over before it is resolved. flap: how long after that the same root re-opens it instead of a new one.
+    skew: how much later than its symptom a cause may seem to begin; covers clocks and sampling at 1 Hz.
+    """
+
+    settle_seconds: float = 3.0
+    domain_seconds: float = 10.0
+    reroot_seconds: float = 60.0
+    clear_seconds: float = 30.0
+    flap_seconds: float = 300.0
+    skew_seconds: float = 5.0
+
+
+class Statement(msgspec.Struct, frozen=True, array_like=True):
+    """One finding, in the order of FINDING_COLUMNS."""
+
+    time: Instant
+    detector: str
+    cause: str
+    kind: str
+    entity: str
+    active: bool
+    code: str | None
+    severity: Severity
+    score: float | None
+    threshold: float | None
+    first_bad_at: Instant
+    evidence: str | None
+    action: str | None
+
+    @property
+    def key(self) -> Key:
+        """What the level is about: between two statements with one key it holds."""
+        return (self.detector, self.cause, self.kind, self.entity)
+
+    @property
+    def takes_gpus(self) -> bool:
+        return CAUSE_BY_NAME[self.cause].takes_gpus
+
+    @property
+    def waits(self) -> bool:
+        return CAUSE_BY_NAME[self.cause].waits
+
+    @property
+    def turn(self) -> tuple[Instant, int, str, str, str, str, bool, str]:
+        """At one instant causes speak before their symptoms, and an end before a beginning."""
+        order = CAUSE_BY_NAME[self.cause].order
+        return (self.time, order, self.cause, self.kind, self.entity, self.detector, self.active, self.code or "")
+
+
+class Level(msgspec.Struct, frozen=True, array_like=True):
+    """A bad state of an entity, folded into a case until the case is forgotten.
+
+    said: the last statement that it holds. case: the id of its case. root: whether the case is about it. onset: when
+    this period of it began, as estimated. ended: when it last ended. flaps: how often it came back. domain_wide: it
+    was stated before any GPU under it was, and so takes them all. job, members: as its evidence names them.
+    """
+
+    said: Statement
+    case: str
+    root: bool
+    active: bool
+    onset: Instant
+    ended: Instant | None = None
+    flaps: int = 0
+    domain_wide: bool = False
+    job: str | None = None
+    members: tuple[str, ...] = ()
+
+    @property
+    def keeps_open(self) -> bool:
+        """An incident is over when its root and whatever takes its GPUs are over: power that is back does not help
+        while nodes are down. Other symptoms do not keep it open; one that stays is then an incident of its own.
+        """
+        return self.active and (self.root or self.said.takes_gpus)
+
+
+class Case(msgspec.Struct, frozen=True, array_like=True):
+    """An incident as correlation keeps it; its levels carry the rest.
+
+    state: waiting cases are not yet told to anyone. fired: whether it ever fired. suspect_at, fire_at: deadlines.
+    detected_at: when it fired, or became suspect. last_onset: of its youngest root. ended: since when it is over.
+    forget_at: until then a resolved case re-opens when a root comes back.
+    """
+
+    id: str
+    cause: str
+    kind: str
+    opened: Instant
+    starts_at: Instant
+    last_onset: Instant
+    severity: Severity = "info"
+    state: Literal["waiting", "suspect", "firing", "resolved"] = "waiting"
+    fired: bool = False
+    suspect_at: Instant | None = None
+    fire_at: Instant | None = None
+    detected_at: Instant | None = None
+    ended: Instant | None = None
+    forget_at: Instant | None = None
+    flaps: int = 0
+
+    @property
+    def told(self) -> bool:
+        return self.state in ("suspect", "firing")
+
+
+class Correlation(msgspec.Struct, frozen=True):
+    """The state after a step. until: its watermark. held: statements not before it, whose instant is not complete.
+    incidents: what was last told of every case that others know of, down to those resolved a flap time ago.
+    """
+
+    until: Instant = 0
+    held: tuple[Statement, ...] = ()
+    levels: tuple[Level, ...] = ()
+    cases: tuple[Case, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+
+
+class _Hints(msgspec.Struct):
+    """What a finding's evidence may say of the job: its name, or (for a job) its GPUs or nodes."""
+
+    job: str | None = None
+    members: tuple[str, ...] | None = None
+    nodes: tuple[str, ...] | None = None
+
+
+def encode(state: Correlation) -> bytes:
+    return msgspec.json.encode(state)
+
+
+def decode(stored: bytes) -> Correlation:
+    """Raises msgspec.DecodeError when the bytes are not a state that `encode` wrote."""
+    return msgspec.json.decode(stored, type=Correlation)
+
+
+def statements(findings: pl.DataFrame) -> list[Statement]:
+    """Rows of FINDING_COLUMNS as records. Scores that are not finite say nothing and become null."""
+    instants = pl.col("time", "first_bad_at").dt.epoch("us")
+    scores = pl.col("score", "threshold")
+    rows = findings.select(FINDING_COLUMNS.names()).with_columns(instants, pl.when(scores.is_finite()).then(scores))
+    return [Statement(*row) for row in rows.iter_rows()]
+
+
+def level_of(said: Statement) -> Level:
+    """A level as it begins, in no case yet. Evidence that is no JSON object names no job."""
+    hints = _Hints()
+    if said.evidence is not None and (said.kind == "job" or '"job"' in said.evidence):
+        try:
+            hints = msgspec.json.decode(said.evidence, type=_Hints)
+        except msgspec.DecodeError:
+            hints = _Hints()
+    members = (hints.members or hints.nodes or ()) if said.kind == "job" else ()
+    return Level(said, "", root=True, active=True, onset=said.first_bad_at, job=hints.job, members=members)
+
+
+def microseconds(time: datetime) -> Instant:
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def moment(time: Instant) -> datetime:
+    return EPOCH + timedelta(microseconds=time)
+
+
+def worse(one: Severity, other: Severity) -> Severity:
+    return max(one, other, key=SEVERITY_RANK.__getitem__)
+
+
+def earlier(one: Instant | None, other: Instant | None) -> Instant | None:
+    return min((time for time in (one, other) if time is not None), default=None)

@@ -1,0 +1,45 @@
+"""Lanes of transceivers and the links they belong to."""
+
+import polars as pl
+
+from schemas.topology import Topology
+
+# Entity of a lane: device:port/lane.
+LANE = pl.format("{}:{}/{}", "device", "port", "lane").alias("entity")
+
+
+def with_link(rows: pl.DataFrame, topology: Topology) -> pl.DataFrame:
+    """rows with device and port, and their cable as whole (device:port where no cable is known), peer, peer_port."""
+    ports = topology.ports.select("device", "port", "peer", "peer_port", whole="cable").unique(
+        ["device", "port"], keep="first", maintain_order=True
+    )
+    return rows.join(ports, on=["device", "port"], how="left", maintain_order="left").with_columns(
+        pl.col("whole").fill_null(pl.format("{}:{}", "device", "port"))
+    )
+
+
+def beside_far_end(
+    rows: pl.DataFrame, lanes: pl.DataFrame, columns: tuple[str, ...], tolerance_seconds: float
+) -> pl.DataFrame:
+    """rows (time, peer, peer_port, lane, ...) and what the same lane at the far end last said, as far_<column>.
+
+    lanes: time, device, port, lane and the columns. What is older than the tolerance is null: unknown.
+    """
+    far = lanes.sort("time").select(
+        "time", "lane", peer="device", peer_port="port", **{f"far_{column}": pl.col(column) for column in columns}
+    )
+    return rows.sort("time", maintain_order=True).join_asof(
+        far, on="time", by=["peer", "peer_port", "lane"], tolerance=f"{round(tolerance_seconds * 1000)}ms",
+        check_sortedness=False,
+    )  # fmt: skip
+
+
+def beside_peers(rows: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
+    """rows (time, device, port, lane) and the median light received by the port's other lanes at that time."""
+    others = rows.select("time", "device", "port", "lane").join(
+        lanes.select("time", "device", "port", "receive_power_dbm", peer_lane="lane"), on=["time", "device", "port"]
+    )
+    medians = others.filter(pl.col("peer_lane") != pl.col("lane")).group_by("time", "device", "port", "lane").agg(
+        peers_receive_power_dbm=pl.col("receive_power_dbm").median()
+    )  # fmt: skip
+    return rows.join(medians, on=["time", "device", "port", "lane"], how="left", maintain_order="left")

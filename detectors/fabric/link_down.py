@@ -1,0 +1,122 @@
+"""A link that is down and stays down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import dataframely as dy
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import with_link
+from detectors.levels import LEVEL_COLUMNS, levels
+from schemas.columns import UTC_MICROSECONDS
+from schemas.fabric import FabricPort
+
+END_COLUMNS = pl.Schema({"state": pl.String, "said_at": UTC_MICROSECONDS, "down_since": UTC_MICROSECONDS})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkDown:
+    """A link carries nothing for down_seconds.
+
+    What fails: a transceiver, the cable, a port, or the device behind one of them. What it looks like: the ends say
+    "down". Verdict at each sample of either end: bad when an end is down and the other one is not known to be active
+    since: it is down too, or has said nothing since the first went down (a dead host or switch says nothing at all),
+    or has been silent for silent_intervals. Good when no end is down. An end that is down while the other still says
+    active is a disagreement and says nothing.
+
+    down_seconds 25: GPUd counts an outage from there; shorter ones are retraining and the business of
+    fabric.link_flap. silent_intervals 4: the house rule for silence. A port that no cable is known for speaks only
+    after it has been active, because an empty port is down for ever.
+
+    Cannot see: a link that is up and useless (fabric.bit_errors), or one whose both ends are silent.
+    """
+
+    down_seconds: float = 25.0
+    silent_intervals: float = 4.0
+
+    name: ClassVar[str] = "fabric.link_down"
+    reads: ClassVar[tuple[type[dy.Schema], ...]] = (FabricPort,)
+    keeps: ClassVar[pl.Schema] = pl.Schema(
+        {**LEVEL_COLUMNS, "known": pl.Boolean, **{f"{end}_{column}": dtype for end in "ab" for column, dtype in END_COLUMNS.items()}}
+    )
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        """Findings on links: link_down."""
+        silent_seconds = self.silent_intervals * context.intervals_seconds.get("fabric_port", 30.0)
+        rows = _by_link(tables[FabricPort].filter(pl.col("state").is_not_null()), context)
+        carried = state.drop(*(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
+        rows = pl.concat([carried.with_columns(carried=True), rows.with_columns(carried=False)], how="diagonal").sort(
+            "entity", "carried", "time", descending=[False, True, False]
+        )
+        rows = _follow(_follow(rows, "a"), "b").with_columns(
+            known=pl.col("known").cast(pl.Int8).cum_max().over("entity").cast(pl.Boolean)
+        )
+        rows = rows.with_columns(bad=_verdict(pl.duration(microseconds=round(silent_seconds * 1e6))))
+        changes, level = levels(rows.filter(~pl.col("carried")), _told(state), for_seconds=self.down_seconds)
+        ends = rows.group_by("entity").agg(
+            pl.col("known").last(),
+            pl.col("time").last().alias("last_time"),
+            *(pl.col(f"{end}_{column}").last() for end in "ab" for column in END_COLUMNS),
+        )
+        after = ends.join(level, on="entity", how="left").with_columns(time="last_time")
+        return Detection(self._findings(changes), after.select(self.keeps.names()).sort("entity"))
+
+    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+        since = pl.min_horizontal("a_down_since", "b_down_since")
+        silent = pl.col("a_state").is_null() | pl.col("b_state").is_null()
+        rows = changes.with_columns(
+            code=pl.when(silent).then(pl.lit("one_end_known")).otherwise(pl.lit("both_ends_known")),
+            severity=pl.lit("page"),
+            score=(pl.col("time") - since).dt.total_microseconds() / 1e6,
+            threshold=pl.lit(self.down_seconds),
+            first_bad_at=pl.when("active").then(pl.min_horizontal(since, "first_bad_at")).otherwise("first_bad_at"),
+            action=pl.lit("reset_port"),
+        ).with_columns(score=pl.col("score").fill_null(0.0))
+        rows = rows.with_columns(evidence("a_state", "a_said_at", "b_state", "b_said_at"))
+        return ordered(findings_frame(rows, self.name, "link_down", "link"))
+
+
+def _by_link(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
+    """One row per link and sample time, with what end a and end b said at that time. An unknown port is an end a."""
+    first = context.topology.links.select("cable", device="a", port="a_port", is_a=pl.lit(True)).unique(["device", "port"])
+    linked = with_link(rows.select("time", "device", "port", "state"), context.topology).join(
+        first.select("device", "port", "is_a"), on=["device", "port"], how="left"
+    )
+    cabled = pl.col("peer").is_not_null()
+    linked = linked.with_columns(end=pl.when(pl.col("is_a").is_not_null() | ~cabled).then(pl.lit("a")).otherwise(pl.lit("b")))
+    return linked.group_by("whole", "time").agg(
+        *(pl.col("state").filter(pl.col("end") == end).sort().last().alias(f"{end}_state") for end in "ab"),
+        known=cabled.any() | (pl.col("state") == "active").any(),
+    ).rename({"whole": "entity"})  # fmt: skip
+
+
+def _follow(rows: pl.DataFrame, end: str) -> pl.DataFrame:
+    """The end's last words at every row, when it said them and since when it is down; carried rows bring theirs."""
+    state, said_at, since = (f"{end}_{name}" for name in END_COLUMNS)
+    spoke = ~pl.col("carried") & pl.col(state).is_not_null()
+    rows = rows.with_columns(pl.when(spoke).then("time").otherwise(said_at).alias(said_at))
+    rows = rows.with_columns(pl.col(state, said_at).forward_fill().over("entity"))
+    down = pl.col(state) == "down"
+    begins = down & ~down.shift(1, fill_value=False).over("entity").fill_null(value=False)
+    return rows.with_columns(
+        pl.when("carried").then(since).when(begins).then("time").alias(since)
+    ).with_columns(pl.when(down).then(pl.col(since).forward_fill().over("entity")).alias(since))  # fmt: skip
+
+
+def _verdict(silent: pl.Expr) -> pl.Expr:
+    def contradicts(near: str, far: str) -> pl.Expr:
+        said = pl.col(f"{far}_said_at")
+        heard_since = (said >= pl.col(f"{near}_down_since")) & (pl.col("time") - said <= silent)
+        return ((pl.col(f"{far}_state") != "down") & heard_since).fill_null(value=False)
+
+    a_down, b_down = (pl.col(f"{end}_state").eq("down").fill_null(value=False) for end in "ab")
+    lost = (a_down & ~contradicts("a", "b")) | (b_down & ~contradicts("b", "a"))
+    return pl.when(lost & pl.col("known")).then(pl.lit(True)).when(~a_down & ~b_down).then(pl.lit(False))
+
+
+def _told(state: pl.DataFrame) -> pl.DataFrame:
+    return state.filter(pl.col("bad").is_not_null()).select(LEVEL_COLUMNS.names())

@@ -1,0 +1,164 @@
+"""Light that fades: an ageing laser, seen days before the link fails."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import dataframely as dy
+import numpy as np
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import LANE, beside_far_end, beside_peers, with_link
+from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.scan import Arrays, scan
+from schemas.columns import UTC_MICROSECONDS
+from schemas.fabric import Optic
+
+MEMORY = (
+    "weight", "mean_hours", "mean_dbm", "mean_milliamps", "hours_hours", "hours_dbm", "dbm_dbm", "hours_milliamps",
+    "receive_power_dbm", "stepped",
+)  # fmt: skip
+OUTPUTS = ("weight", "slope_db_per_hour", "significance", "fitted_dbm", "fallen_db", "bias_milliamps_per_hour", "stepped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceivePowerTrend:
+    """Received light falls steadily towards the module's own low alarm.
+
+    What fails: the laser at the far end ages (its bias current rises to hold the light, then cannot), or the path's
+    loss grows slowly. What it looks like: dBm on a slope, while neighbours stay. Formula: least squares of dBm over
+    hours with weights that forget with memory_hours, per lane; the fit restarts where light jumps by more than
+    jump_db between two samples, because a step is a connector or a bend and no trend. A lane is bad (ticket) when
+
+        slope / its standard error <= -significance,  the fit has fallen by at least fallen_db,
+        and (fitted light - alarm) / -slope <= horizon_hours,
+
+    and a page when it is below the alarm without a jump having taken it there. Two samples in a row must say so. It
+    clears when the trend is insignificant or twice the horizon away.
+
+    alarm: the module's own receive_power_alarm_low_dbm; alarm_low_dbm -8.9 where it tells none (400G 4x100G single
+    mode, real capture, domain.md 4.4). horizon_hours 24: a working day to act. memory_hours 2: 120 samples a minute
+    apart make 0.05 dB of noise a slope error below 0.01 dB/h. fallen_db 0.3 and significance 6: a day's swing of
+    temperature moves light by some 0.1 dB (an assumption). samples 8. jump_db 0.8: below any step of
+    fabric.contaminated_connector.
+
+    Cannot see: bias that rises while light still holds (it is in the evidence only), a fade of more than jump_db per
+    sample, and on which side of the fibre the loss is.
+    """
+
+    alarm_low_dbm: float = -8.9
+    horizon_hours: float = 24.0
+    memory_hours: float = 2.0
+    significance: float = 6.0
+    fallen_db: float = 0.3
+    jump_db: float = 0.8
+    samples: float = 8.0
+    resolution_db: float = 0.01
+    for_seconds: float = 1.0
+    clear_seconds: float = 180.0
+
+    name: ClassVar[str] = "fabric.optic_power"
+    reads: ClassVar[tuple[type[dy.Schema], ...]] = (Optic,)
+    keeps: ClassVar[pl.Schema] = pl.Schema(
+        {
+            "device": pl.String, "port": pl.Int64, "lane": pl.Int64, **GRADE_COLUMNS, "time": UTC_MICROSECONDS,
+            "bias_milliamps_per_hour": pl.Float64, **dict.fromkeys(MEMORY, pl.Float64),
+        }
+    )  # fmt: skip
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        """Findings on links: optic_degrading."""
+        told = tables[Optic].filter(pl.col("receive_power_dbm").is_not_null()).with_columns(LANE)
+        walked, memory = scan(
+            told.sort("entity", "time"), state.select("entity", "time", *MEMORY),
+            inputs=("receive_power_dbm", "bias_milliamps"), memory=MEMORY, outputs=OUTPUTS, step=self._step,
+        )  # fmt: skip
+        judged = walked.with_columns(
+            alarm_dbm=pl.col("receive_power_alarm_low_dbm").fill_null(self.alarm_low_dbm)
+        ).with_columns(hours_left=(pl.col("fitted_dbm") - pl.col("alarm_dbm")) / -pl.col("slope_db_per_hour"))
+        judged = judged.with_columns(grade=self._grade())
+        changes, after = graded_levels(
+            judged, state.select(GRADE_COLUMNS.names()), for_seconds=self.for_seconds, clear_seconds=self.clear_seconds
+        )
+        wholes = fold(with_link(changes, context.topology), with_link(state, context.topology))
+        lanes = pl.concat([state, walked], how="diagonal_relaxed")
+        tolerance_seconds = 5 * context.intervals_seconds.get("optic", 60.0)
+        beside = beside_far_end(
+            beside_peers(wholes, walked), lanes, ("bias_milliamps_per_hour",), tolerance_seconds
+        )  # fmt: skip
+        last = pl.concat([state, walked], how="diagonal_relaxed").group_by("entity").agg(
+            pl.col("device", "port", "lane", "bias_milliamps_per_hour").last()
+        )  # fmt: skip
+        kept = memory.join(last, on="entity", how="left").join(after, on="entity", how="left")
+        return Detection(self._findings(beside), kept.select(self.keeps.names()).sort("entity"))
+
+    def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
+        """Weighted least squares one sample later; hours are counted back from the newest sample."""
+        light, bias, hours = sample["receive_power_dbm"], sample["bias_milliamps"], sample["elapsed_seconds"] / 3600
+        jump = light - memory["receive_power_dbm"]
+        fresh = np.isnan(hours) | (np.abs(jump) > self.jump_db)
+        stepped = np.where(np.isnan(memory["stepped"]), 0.0, memory["stepped"])
+        stepped = np.where(jump < -self.jump_db, 1.0, np.where(jump > self.jump_db, 0.0, stepped))
+        hours = np.nan_to_num(hours)
+        kept = np.where(fresh, 0.0, self.memory_hours / (self.memory_hours + hours))
+        old = {name: np.where(fresh, 0.0, np.nan_to_num(memory[name])) for name in MEMORY}
+        weight = kept * old["weight"] + 1
+        from_mean_hours = hours - old["mean_hours"]
+        from_mean_dbm = np.where(fresh, 0.0, light - old["mean_dbm"])
+        unknown_bias = fresh | np.isnan(bias) | np.isnan(memory["mean_milliamps"])
+        from_mean_milliamps = np.where(unknown_bias, 0.0, bias - memory["mean_milliamps"])
+        mean_dbm = np.where(fresh, light, old["mean_dbm"] + from_mean_dbm / weight)
+        mean_milliamps = np.where(
+            unknown_bias & ~np.isnan(bias), bias, memory["mean_milliamps"] + from_mean_milliamps / weight
+        )
+        mean_hours = np.where(fresh, 0.0, old["mean_hours"] - hours + from_mean_hours / weight)
+        hours_hours = kept * old["hours_hours"] - np.where(fresh, 0.0, from_mean_hours * mean_hours)
+        hours_dbm = kept * old["hours_dbm"] + np.where(fresh, 0.0, from_mean_hours * (light - mean_dbm))
+        dbm_dbm = kept * old["dbm_dbm"] + from_mean_dbm * (light - mean_dbm)
+        hours_milliamps = kept * old["hours_milliamps"] + np.where(
+            unknown_bias, 0.0, from_mean_hours * (bias - mean_milliamps)
+        )
+        spread = np.where(hours_hours > 0, hours_hours, np.nan)
+        slope = hours_dbm / spread
+        left_over = np.maximum(dbm_dbm - slope * hours_dbm, 0.0) / np.maximum(weight - 2, 1.0)
+        error = np.sqrt((left_over + self.resolution_db**2 / 12) / spread)
+        return {
+            "weight": weight, "mean_hours": mean_hours, "mean_dbm": mean_dbm, "mean_milliamps": mean_milliamps,
+            "hours_hours": hours_hours, "hours_dbm": hours_dbm, "dbm_dbm": dbm_dbm,
+            "hours_milliamps": hours_milliamps, "receive_power_dbm": light, "stepped": stepped,
+        }, {
+            "weight": weight, "slope_db_per_hour": slope, "significance": slope / error,
+            "fitted_dbm": mean_dbm - slope * mean_hours, "fallen_db": -slope * np.sqrt(12 * spread / weight),
+            "bias_milliamps_per_hour": hours_milliamps / spread, "stepped": stepped,
+        }  # fmt: skip
+
+    def _grade(self) -> pl.Expr:
+        enough = pl.col("weight") >= self.samples
+        falling = (
+            enough & (pl.col("significance") <= -self.significance) & (pl.col("fallen_db") >= self.fallen_db)
+        )
+        low = (pl.col("receive_power_dbm") < pl.col("alarm_dbm")) & (pl.col("stepped") == 0)
+        over = enough & ((pl.col("significance") > -self.significance / 2) | (pl.col("hours_left") > 2 * self.horizon_hours))
+        return (
+            pl.when(low | (falling & (pl.col("receive_power_dbm") < pl.col("alarm_dbm")))).then(2)
+            .when(falling & (pl.col("hours_left") <= self.horizon_hours)).then(1)
+            .when(over).then(0)
+        )  # fmt: skip
+
+    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+        page = pl.col("severity") == "page"
+        rows = changes.with_columns(
+            code=pl.when(page).then(pl.lit("below_alarm")).otherwise(pl.lit("fading")),
+            score=pl.col("alarm_dbm") - pl.col("receive_power_dbm"),
+            threshold=pl.lit(0.0),
+            action=pl.when(page).then(pl.lit("isolate_port")).otherwise(pl.lit("open_ticket")),
+        ).with_columns(
+            evidence(
+                "part", "receive_power_dbm", "alarm_dbm", "slope_db_per_hour", "hours_left", "peers_receive_power_dbm",
+                "bias_milliamps", "bias_milliamps_per_hour", "far_bias_milliamps_per_hour",
+            )
+        )  # fmt: skip
+        return ordered(findings_frame(rows, self.name, "optic_degrading", "link"))

@@ -1,0 +1,159 @@
+"""Driver errors (XID) that take a GPU out of service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dataframely as dy
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from schemas.columns import UTC_MICROSECONDS
+from schemas.gpu import GpuEvent
+
+RECOVERY_ACTION_CHANGED = 154
+FALLEN_OFF_BUS = 79
+STATE = pl.Schema({"entity": pl.String, "xid": pl.Int64, "time": UTC_MICROSECONDS, "first_bad_at": UTC_MICROSECONDS})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FatalXid:
+    xid: int
+    cause: str
+    action: str
+
+
+FATAL_XIDS: tuple[FatalXid, ...] = (
+    FatalXid(xid=48, cause="gpu_memory", action="reset_gpu"),  # uncorrectable (double bit) memory error
+    FatalXid(xid=62, cause="gpu_fatal_error", action="reset_gpu"),  # power management unit halted
+    FatalXid(xid=64, cause="gpu_memory", action="reset_gpu"),  # a row could not be remapped
+    FatalXid(xid=74, cause="gpu_nvlink", action="reset_gpu"),  # NVLink error
+    FatalXid(xid=FALLEN_OFF_BUS, cause="gpu_fallen_off_bus", action="reboot_node"),
+    FatalXid(xid=119, cause="gpu_fatal_error", action="reset_gpu"),  # GPU system processor: no answer
+    FatalXid(xid=120, cause="gpu_fatal_error", action="reset_gpu"),  # GPU system processor: error
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class XidFault:
+    """The driver logs that a GPU can no longer be used.
+
+    What it looks like: an event with an XID of the list. Six public classifiers (NVIDIA's catalogue, gpud, gcm,
+    imbue, Azure NHC, the Kubernetes device plugin) agree on 11 of the 78 codes of an H100: 48, 62, 64, 74, 79, 119
+    and 120 are faulty, 13, 31, 43 and 45 are the application's. Every other code is observed, never judged. A line
+    "fallen off the bus" is 79. XID 154 carries what the driver itself wants; where it asks for a reset, a reboot or a
+    drain it is followed: it changes the action of the fatal codes active on the GPU, or is a fatal error of its own.
+    Formula: a level per (GPU, code) begins with the event and ends `hold_seconds` after the code's last event.
+    Default 3600 s: an event has no end, and a reset or reboot with its checks takes up to half an hour
+    (NVSentinel issue 126), so an hour without the code is the first good sign; Azure's window is two.
+    Entity: node/slot; node/PCI address where the source does not know the slot.
+    Cannot see: which GPU began it, when XID 45 storms over all ranks of a job; SXIDs of NVSwitches.
+    """
+
+    hold_seconds: float = 3600.0
+    fatal: tuple[FatalXid, ...] = FATAL_XIDS
+
+    @property
+    def name(self) -> str:
+        return "gpu.xid"
+
+    @property
+    def reads(self) -> tuple[type[dy.Schema], ...]:
+        return (GpuEvent,)
+
+    @property
+    def keeps(self) -> pl.Schema:
+        """One row per active (GPU, code): its last event and its first one."""
+        return STATE
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        hold = timedelta(seconds=self.hold_seconds)
+        events = _events(tables[GpuEvent])
+        own = pl.col("xid") == RECOVERY_ACTION_CHANGED
+        fatal = _runs(events.join(self._rules(), on="xid", maintain_order="left"), state.filter(~own), hold)
+        wanted = events.filter(own).with_columns(action=_driver_action()).filter(pl.col("action").is_not_null())
+        changed = _active_at(wanted, fatal, hold)
+        alone = wanted.join(changed, on="row", how="anti", maintain_order="left").with_columns(cause=pl.lit("gpu_fatal_error"))
+        runs = pl.concat([fatal, _runs(alone, state.filter(own), hold)], how="diagonal")
+        begins = runs.filter(~pl.col("carried") & (pl.col("fresh") | own))
+        last = pl.coalesce("next", pl.lit(context.now)) - pl.col("time") > hold
+        ends = runs.filter(last).with_columns(time=pl.col("time") + hold)
+        after = runs.filter(pl.col("next").is_null() & ~last).select(STATE.names()).sort("entity", "xid")
+        return Detection(ordered(*self._said(pl.concat([begins, changed], how="diagonal"), ends)), after)
+
+    def _rules(self) -> pl.DataFrame:
+        rules = [(rule.xid, rule.cause, rule.action) for rule in self.fatal]
+        return pl.DataFrame(rules, schema={"xid": pl.Int64, "cause": pl.String, "action": pl.String}, orient="row")
+
+    def _said(self, actives: pl.DataFrame, ends: pl.DataFrame) -> list[pl.DataFrame]:
+        """Statements, one frame per cause."""
+        causes = {rule.xid: rule.cause for rule in self.fatal} | {RECOVERY_ACTION_CHANGED: "gpu_fatal_error"}
+        said = pl.concat(
+            [
+                actives.with_columns(evidence("xid", "pci", "message"), active=pl.lit(True), score=pl.lit(1.0)),
+                ends.with_columns(
+                    active=pl.lit(False), score=pl.lit(0.0), action=pl.lit(None, pl.String), evidence=pl.lit(None, pl.String)
+                ),
+            ],
+            how="diagonal",
+        ).with_columns(
+            cause=pl.col("xid").replace_strict(causes, return_dtype=pl.String),
+            code=pl.format("xid {}", "xid"), severity=pl.lit("page"), threshold=pl.lit(1.0),
+        )  # fmt: skip
+        return [
+            findings_frame(said.filter(cause=cause).drop("cause"), self.name, cause, "gpu")
+            for cause in dict.fromkeys(causes.values())
+        ]
+
+
+def _events(rows: pl.DataFrame) -> pl.DataFrame:
+    """XIDs with the GPU's id; a line "fallen off the bus" is XID 79."""
+    place = pl.coalesce(pl.col("gpu").cast(pl.String), "pci", pl.lit("unknown"))
+    return rows.filter(pl.col("kind") != "sxid").select(
+        entity=pl.format("{}/{}", "node", place),
+        xid=pl.when(pl.col("kind") == "fallen_off_bus").then(pl.lit(FALLEN_OFF_BUS, pl.Int64)).otherwise("code"),
+        time="time", pci="pci", message="message", recovery_action="recovery_action",
+    ).with_row_index("row")  # fmt: skip
+
+
+def _driver_action() -> pl.Expr:
+    """What XID 154 asks for, as an action; null for "None" and for what nobody knows.
+
+    The words are the driver's: "GPU Reset Required", "Node Reboot Required", "Drain P2P", "Drain and Reset". Draining
+    comes first where both are asked for. Without a decoded action the line's "from ... to 0x1 (GPU Reset Required)".
+    """
+    logged = pl.col("message").str.extract(r"(?i)\bto\s+0x[0-9a-f]+\s*\(([^)]*)\)")
+    words = pl.coalesce("recovery_action", logged).str.to_lowercase()
+    return (
+        pl.when(words.str.contains("reboot")).then(pl.lit("reboot_node"))
+        .when(words.str.contains("drain")).then(pl.lit("drain_node"))
+        .when(words.str.contains("reset")).then(pl.lit("reset_gpu"))
+    )  # fmt: skip
+
+
+def _runs(events: pl.DataFrame, state: pl.DataFrame, hold: timedelta) -> pl.DataFrame:
+    """Events behind the carried last ones of each (GPU, code): `fresh` begins a level, `next` is the next event."""
+    key = ["entity", "xid"]
+    timeline = pl.concat(
+        [state.with_columns(carried=pl.lit(True)), events.with_columns(carried=pl.lit(False))], how="diagonal"
+    ).sort(*key, "carried", "time", descending=[False, False, True, False], maintain_order=True)
+    before = pl.col("time").shift(1).over(key)
+    timeline = timeline.with_columns(
+        fresh=(before.is_null() | (pl.col("time") - before > hold)) & ~pl.col("carried"),
+        next=pl.col("time").shift(-1).over(key),
+    )
+    began = pl.when("carried").then("first_bad_at").when("fresh").then("time")
+    return timeline.with_columns(first_bad_at=began).with_columns(pl.col("first_bad_at").forward_fill().over(key))
+
+
+def _active_at(wanted: pl.DataFrame, fatal: pl.DataFrame, hold: timedelta) -> pl.DataFrame:
+    """For each XID 154 the fatal codes active on its GPU, to be stated again with the action that the driver wants."""
+    asked = wanted.select("row", "entity", "action", "message", "pci", asked_at="time")
+    codes = fatal.select("entity", "xid").unique()
+    found = asked.join(codes, on="entity").sort("asked_at").join_asof(
+        fatal.select("entity", "xid", "time", "first_bad_at").sort("time"), left_on="asked_at", right_on="time",
+        by=["entity", "xid"], strategy="backward", coalesce=False, check_sortedness=False,
+    )  # fmt: skip
+    return found.filter(pl.col("asked_at") - pl.col("time") < hold).with_columns(time=pl.col("asked_at"))

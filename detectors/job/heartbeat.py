@@ -1,0 +1,209 @@
+"""Ranks that stop beating: alone (the GPU hangs or its process died) or with their whole node (the node is lost)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dataframely as dy
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.gpu.slots import GPU_ID
+from detectors.planned import PLAN_COLUMNS, clean_ends, forgiven, spread, still_needed, windows
+from detectors.silence import heard_alone, intervals, returned, silences
+from schemas.columns import UTC_MICROSECONDS
+from schemas.job import Heartbeat, JobEvent, Maintenance
+
+RANK, NODE, PLAN = "rank", "node", "plan"
+COLUMNS = ("id", "time", "job", "suspect", "dead", "since")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissedHeartbeats:
+    """A rank's process, GPU or host stops: the rank's beats stop with it.
+
+    What it looks like: no beat for some intervals T. A rank stuck in a collective still beats (job.hang sees that).
+    Formula, two stages (domain.md 4.2): `suspect` (info) after `missed_suspect` missed beats, `dead` (page) after
+    `missed_dead`. A beat is missed a quarter of an interval after it was due, so with T = 1 s dead comes 3.25 s after
+    the last beat. Two or three in a row are asked for because single beats get lost: at a loss rate of 1e-4 and
+    24,576 ranks, three in a row are 0.002 false deaths a day.
+    Node or GPU: a dying node falls silent rank by rank, within one interval. So a node is judged at the deadline of
+    its last beat of any rank (node_lost), and a rank by itself (gpu_hang) only when its node is heard one and a half
+    intervals after the rank's last beat. After a node's return its ranks have the same time to come back.
+    Levels end with the next beat; a dead rank stays suspect until then. Onset = last beat + T.
+    Not a loss: silence that a stop or restart of the rank's job touches (plus `clean_end_grace_seconds`, as processes
+    leave one by one), or maintenance of the GPU, node, job or power, coolant, pod or superblock domain. Such ranks are
+    forgotten until they beat again. When the collector lags, `now` stands still and nobody is judged.
+    Cannot see: ranks that never beat; a rank that dies together with its node's heartbeat forwarder (node_lost then).
+    """
+
+    missed_suspect: float = 2.0
+    missed_dead: float = 3.0
+    clean_end_grace_seconds: float = 5.0
+
+    @property
+    def name(self) -> str:
+        return "job.heartbeat"
+
+    @property
+    def reads(self) -> tuple[type[dy.Schema], ...]:
+        return (Heartbeat, JobEvent, Maintenance)
+
+    @property
+    def keeps(self) -> pl.Schema:
+        """One row per rank's GPU and per node (last beat, what was told, last return), and plans still open."""
+        return pl.Schema(
+            {
+                "row": pl.String, "id": pl.String, "time": UTC_MICROSECONDS, "job": pl.String, "suspect": pl.Boolean,
+                "dead": pl.Boolean, "since": UTC_MICROSECONDS, **PLAN_COLUMNS,
+            }
+        )  # fmt: skip
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        limits = self._limits(context)
+        plans = pl.concat([
+            state.filter(row=PLAN).select(PLAN_COLUMNS.names()), windows(tables[Maintenance]),
+            clean_ends(tables[JobEvent], timedelta(seconds=self.clean_end_grace_seconds)),
+        ])  # fmt: skip
+        spread_plans = spread(plans, context.topology)
+        beats, node_beats = _beats(tables[Heartbeat], GPU_ID), _beats(tables[Heartbeat], pl.col("node"))
+        nodes_before = state.filter(row=NODE).select(COLUMNS)
+        quiet, ranks_after = silences(
+            beats, state.filter(row=RANK).select(COLUMNS), by=["id"], now=context.now, limit=limits.suspect
+        )
+        quiet = quiet.with_columns(node=pl.col("id").str.split("/").list.first())
+        node_quiet, nodes_after = silences(node_beats, nodes_before, by=["id"], now=context.now, limit=limits.suspect)
+        node_quiet = node_quiet.with_columns(node=pl.col("id"), base=pl.col("time"), heard=pl.col("time"))
+        nodes = _judged(node_quiet, spread_plans, limits, context)
+        lost = nodes.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("time") > limits.dead)
+        returns = returned(nodes_before, lost, by="id").select("time", node="id")
+        heard = pl.concat([nodes_before, node_beats]).select("time", node="id")
+        heard = heard.filter(pl.col("node").is_in(quiet["node"].unique().implode())).unique()
+        alone = heard_alone(quiet.filter(~pl.col("dead")), heard, returns, group="node", grace=limits.grace)
+        alone = pl.concat([alone, quiet.filter("dead").with_columns(base=pl.col("time"), heard=pl.col("time"))])
+        ranks = _before_planned_end(_judged(alone, spread_plans, limits, context), nodes)
+        kept = [
+            _told(ranks_after, ranks).join(_left_with_node(quiet, ranks, nodes), on="id", how="anti").with_columns(row=pl.lit(RANK)),
+            _told(nodes_after.drop("since"), nodes).join(_last_return(nodes_before, lost), on="id", how="left").with_columns(row=pl.lit(NODE)),
+            still_needed(plans, context.now, limits.dead).with_columns(row=pl.lit(PLAN)),
+        ]  # fmt: skip
+        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
+        said = [
+            findings_frame(_statements(ranks, limits), self.name, "gpu_hang", "gpu"),
+            findings_frame(_statements(nodes, limits), self.name, "node_lost", "node"),
+        ]
+        return Detection(ordered(*said), after.sort(pl.all()))
+
+    def _limits(self, context: Context) -> "_Limits":
+        interval = context.intervals_seconds["heartbeat"]
+        return _Limits(
+            interval=timedelta(seconds=interval),
+            suspect=intervals(self.missed_suspect, interval),
+            dead=intervals(self.missed_dead, interval),
+            grace=timedelta(seconds=1.5 * interval),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Limits:
+    interval: timedelta
+    suspect: timedelta
+    dead: timedelta
+    grace: timedelta
+
+
+def _beats(heartbeats: pl.DataFrame, entity: pl.Expr) -> pl.DataFrame:
+    return heartbeats.select(
+        entity.alias("id"), "time", "job", suspect=pl.lit(False), dead=pl.lit(False), since=pl.lit(None, UTC_MICROSECONDS)
+    ).select(COLUMNS)
+
+
+def _judged(silent: pl.DataFrame, plans: pl.DataFrame, limits: _Limits, context: Context) -> pl.DataFrame:
+    """What is to be said of each silence, once: says_suspect and says_dead at suspect_at and dead_at; `meant` when a
+    plan forgives it at dead_at. `suspect` and `dead` become what has been said by now.
+    """
+    timed = silent.with_columns(
+        suspect_at=pl.max_horizontal(pl.col("base") + limits.suspect, "heard"),
+        dead_at=pl.max_horizontal(pl.col("base") + limits.dead, "heard"),
+    )
+    end = pl.coalesce("until", pl.lit(context.now))
+    timed = timed.filter(pl.col("suspect_at") < end).sort("id", "time", "suspect_at")
+    first = timed.unique(["id", "time"], keep="first", maintain_order=True)
+    keys = {"gpu": "id", "node": "node", "job": "job"}
+    first = first.with_columns(
+        spared=forgiven(first, plans, keys, at="suspect_at", limit=limits.suspect),
+        meant=forgiven(first, plans, keys, at="dead_at", limit=limits.dead),
+    )
+    unjudged = ~pl.col("dead") & (pl.col("dead_at") < end)
+    return first.with_columns(
+        says_suspect=~pl.col("suspect") & ~pl.col("dead") & ~pl.col("spared"),
+        says_dead=unjudged & ~pl.col("meant"),
+        meant=unjudged & pl.col("meant"),
+    ).with_columns(suspect=pl.col("suspect") | pl.col("says_suspect"), dead=pl.col("dead") | pl.col("says_dead"))
+
+
+def _planned_ends(nodes: pl.DataFrame) -> pl.DataFrame:
+    return nodes.filter("meant").select("node", node_time="time", node_end="dead_at")
+
+
+def _before_planned_end(ranks: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
+    """Without what would be said of a rank after its node left as planned: the rank was forgotten with it."""
+    late = ranks.join(_planned_ends(nodes), on="node").filter(
+        (pl.col("node_time") >= pl.col("time")) & (pl.col("suspect_at") > pl.col("node_end"))
+        & (pl.col("says_dead") | ~pl.col("dead"))
+    )  # fmt: skip
+    return ranks.join(late.select("id", "time"), on=["id", "time"], how="anti")
+
+
+def _left_with_node(quiet: pl.DataFrame, ranks: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
+    """Ranks to be forgotten because their node left as planned. Those already told dead are kept: dead is not left."""
+    alive = quiet.join(ranks.filter("dead"), on=["id", "time"], how="anti")
+    lasting = alive.filter(pl.col("until").is_null()).join(_planned_ends(nodes), on="node")
+    return lasting.filter(pl.col("node_time") >= pl.col("time")).select("id")
+
+
+def _told(after: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """The state with what has been said of silences that last; those that were meant are forgotten."""
+    lasting = judged.filter(pl.col("until").is_null())
+    said = lasting.select("id", now_suspect="suspect", now_dead="dead")
+    return (
+        after.join(lasting.filter("meant"), on="id", how="anti")
+        .join(said, on="id", how="left")
+        .with_columns(suspect=pl.col("now_suspect").fill_null(value=False), dead=pl.col("now_dead").fill_null(value=False))
+        .drop("now_suspect", "now_dead")
+    )
+
+
+def _last_return(before: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
+    """id, since: the newest return from a silence. One that ends a planned silence begins anew, as if never seen."""
+    known = before.filter(pl.col("since").is_not_null()).select("id", "since", meant=pl.lit(False))
+    came = lost.filter(pl.col("until").is_not_null()).select("id", "meant", since="until")
+    newest = pl.concat([known, came.select("id", "since", "meant")]).sort("id", "since").group_by("id").last()
+    return newest.filter(~pl.col("meant")).select("id", "since")
+
+
+def _statements(judged: pl.DataFrame, limits: _Limits) -> pl.DataFrame:
+    """Begins and ends of both stages."""
+    stages = []
+    for code, severity, limit in (("suspect", "info", limits.suspect), ("dead", "page", limits.dead)):
+        begins = judged.filter(f"says_{code}").with_columns(at=pl.col(f"{code}_at"), active=pl.lit(True))
+        end = pl.when("meant").then("dead_at").otherwise("until")
+        ends = judged.filter(code).with_columns(at=end, active=pl.lit(False)).filter(pl.col("at").is_not_null())
+        stages.append(
+            pl.concat([begins, ends]).with_columns(
+                code=pl.lit(code), severity=pl.lit(severity), threshold=pl.lit(limit.total_seconds())
+            )
+        )
+    action = pl.when(pl.col("active") & (pl.col("code") == "dead")).then(pl.lit("drain_node"))
+    return (
+        pl.concat(stages)
+        .with_columns(entity="id", last_beat_at="time", node_heard_at="heard", action=action)
+        .with_columns(
+            evidence("job", "last_beat_at", "node_heard_at"),
+            time=pl.col("at"),
+            first_bad_at=pl.col("last_beat_at") + limits.interval,
+            score=(pl.col("at") - pl.col("last_beat_at")).dt.total_microseconds() / 1e6,
+        )
+    )

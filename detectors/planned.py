@@ -1,0 +1,64 @@
+"""What was meant to fall silent: maintenance windows, and jobs that ended cleanly.
+
+Both are plans over an entity from one instant to another. A silence is forgiven when a plan over the entity, or over
+something it lives in, touches the stretch of time on which it was judged.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from schemas.columns import UTC_MICROSECONDS
+from schemas.topology import Topology
+
+PLAN_COLUMNS = pl.Schema(
+    {"kind": pl.String, "entity": pl.String, "starts_at": UTC_MICROSECONDS, "ends_at": UTC_MICROSECONDS}
+)
+DOMAINS = ("pdu", "cdu", "superblock", "pod", "rack")
+"""Domains whose maintenance takes their nodes away. A switch or a cable does not: its hosts go on beating."""
+
+
+def windows(maintenance: pl.DataFrame) -> pl.DataFrame:
+    return maintenance.select("kind", "starts_at", "ends_at", entity="id").select(PLAN_COLUMNS.names())
+
+
+def clean_ends(job_events: pl.DataFrame, grace: timedelta) -> pl.DataFrame:
+    """A stop or restart is a short plan over its job: ranks leave just before it and up to `grace` after it."""
+    ended = job_events.filter(pl.col("kind").is_in(["stop", "restart"]))
+    return ended.select(
+        pl.lit("job").alias("kind"), pl.col("job").alias("entity"), starts_at="time", ends_at=pl.col("time") + grace
+    )
+
+
+def still_needed(plans: pl.DataFrame, now: datetime, limit: timedelta) -> pl.DataFrame:
+    """The plans that a deadline at or after `now`, looking back by `limit`, can still touch."""
+    return plans.filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > now - limit)).unique().sort(pl.all())
+
+
+def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
+    """Plans over a domain become plans over the domain and each of its nodes."""
+    wide = plans.filter(pl.col("kind").is_in(DOMAINS))
+    nodes = [
+        (topology.nodes_under(kind, entity), starts_at, ends_at) for kind, entity, starts_at, ends_at in wide.iter_rows()
+    ]
+    below = pl.DataFrame(
+        nodes,
+        schema={"entity": pl.List(pl.String), "starts_at": UTC_MICROSECONDS, "ends_at": UTC_MICROSECONDS},
+        orient="row",
+    ).explode("entity", empty_as_null=False)
+    return pl.concat([plans, below.select(pl.lit("node").alias("kind"), "entity", "starts_at", "ends_at")])
+
+
+def forgiven(judged: pl.DataFrame, plans: pl.DataFrame, keys: Mapping[str, str], *, at: str, limit: timedelta) -> pl.Series:
+    """Whether a plan touches [at - limit, at], for each row. keys: kind of plan -> the row's column with the id."""
+    rows = judged.with_row_index("row_number")
+    if plans.is_empty() or rows.is_empty():
+        return pl.repeat(False, rows.height, dtype=pl.Boolean, eager=True).alias("forgiven")
+    touched = [
+        rows.join(plans.filter(kind=kind), left_on=column, right_on="entity")
+        .filter((pl.col("starts_at") <= pl.col(at)) & (pl.col("ends_at").is_null() | (pl.col("ends_at") > pl.col(at) - limit)))
+        .select("row_number")
+        for kind, column in keys.items()
+    ]  # fmt: skip
+    return rows.select(forgiven=pl.col("row_number").is_in(pl.concat(touched)["row_number"].implode()))["forgiven"]

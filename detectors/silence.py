@@ -1,0 +1,80 @@
+"""Silence, computed once: which entities stopped sending rows, from when to when, and whether their group went on.
+
+A silence is judged at its deadline, the last row's time plus the limit. The deadline is met when it lies strictly
+before `now`: every row at the very instant of the deadline has then been given, and such a row still counts. So the
+statements of a batch lie in [previous now, now), and no cut can turn one around.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import polars as pl
+
+JITTER_INTERVALS = 0.25
+"""A row counts as missed a quarter of an interval after it was due: the sender's timer wanders by milliseconds."""
+
+
+def intervals(count: float, interval_seconds: float) -> timedelta:
+    """The time after which `count` rows in a row are surely missed."""
+    return timedelta(seconds=(count + JITTER_INTERVALS) * interval_seconds)
+
+
+def silences(
+    rows: pl.DataFrame, state: pl.DataFrame, *, by: Sequence[str], now: datetime, limit: timedelta
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Silences longer than the limit whose deadline is met, and the last row of every entity.
+
+    rows: `by`, time and what is to be carried, in order of time. state: the same columns, one row per entity.
+    Returns the rows that a silence followed, with `until`, the time of the next row (null while it lasts); and the
+    new state. A silence that an earlier batch has met comes again until it ends: what was told is the caller's flag.
+    """
+    columns = state.columns
+    seen = rows.select(columns).group_by(by, maintain_order=True).agg(
+        pl.exclude("time").last(), pl.col("time").last(), first=pl.col("time").first(), widest=pl.col("time").diff().max()
+    )  # fmt: skip
+    after = pl.concat([state.join(seen, on=by, how="anti"), seen.select(columns)]).sort(by)
+    gone = after.filter(pl.col("time") + limit < now).select(by)
+    paused = seen.filter(pl.col("widest") > limit).select(by)
+    back = seen.join(state.select(*by, before="time"), on=by).filter(pl.col("first") - pl.col("before") > limit)
+    concerned = pl.concat([gone, paused, back.select(by)]).unique()
+    if concerned.is_empty():
+        return after.clear().with_columns(until=pl.col("time")), after
+    timeline = pl.concat([state, rows.select(columns)]).join(concerned, on=by, how="semi", maintain_order="left")
+    timeline = timeline.with_columns(until=pl.col("time").shift(-1).over(by))
+    lasted = pl.coalesce("until", pl.lit(now)) - pl.col("time") > limit
+    return timeline.filter(lasted).sort(*by, "time"), after
+
+
+def returned(before: pl.DataFrame, gaps: pl.DataFrame, *, by: str) -> pl.DataFrame:
+    """When each entity came back from its silences: `by`, time. before: the state, with `since`, its last return."""
+    known = before.filter(pl.col("since").is_not_null()).select(by, time="since")
+    return pl.concat([known, gaps.filter(pl.col("until").is_not_null()).select(by, time="until")])
+
+
+def heard_alone(
+    silent: pl.DataFrame, beats: pl.DataFrame, returns: pl.DataFrame, *, group: str, grace: timedelta
+) -> pl.DataFrame:
+    """For silences of members, the row by which their group proves that it goes on without them.
+
+    A group that dies falls silent member by member, within one interval; so a member is alone only when the group is
+    heard `grace` after the member's last row. After a silence of the whole group the members get that grace again,
+    counted from the group's return.
+    silent: group, time, until, ... beats: group, time (every row of the group). returns: group, time (the group's
+    first row after a silence of its own).
+    Returns the silences that are alone, with `base` (since when the member is waited for) and `heard`.
+    """
+    own = silent.with_columns(base=pl.col("time"))
+    later = silent.join(returns.select(group, base="time"), on=group).filter(
+        (pl.col("base") > pl.col("time")) & (pl.col("until").is_null() | (pl.col("base") < pl.col("until")))
+    )
+    waited = pl.concat([own, later]).with_columns(proven=pl.col("base") + grace)
+    heard = waited.sort("proven").join_asof(
+        beats.select(group, heard="time").sort("heard"), left_on="proven", right_on="heard", by=group,
+        strategy="forward", coalesce=False, check_sortedness=False,
+    )  # fmt: skip
+    bounded = heard.sort("base").join_asof(
+        returns.select(group, next_return="time").sort("next_return"), left_on="base", right_on="next_return",
+        by=group, strategy="forward", coalesce=False, allow_exact_matches=False, check_sortedness=False,
+    )  # fmt: skip
+    alone = pl.col("heard").is_not_null() & (pl.col("next_return").is_null() | (pl.col("heard") < pl.col("next_return")))
+    return bounded.filter(alone).drop("proven", "next_return")

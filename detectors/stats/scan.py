@@ -1,0 +1,92 @@
+"""Recursions that a column expression cannot say: what is learned depends on what was judged, sample by sample.
+
+A baseline that is frozen while the value is bad feeds its own verdict back, so it must walk. It walks in ticks: the
+first sample of every entity at once, then the second of every entity, and so on. A tick is plain arithmetic on arrays
+over entities, so one batch of a live stream costs one tick, and a cut of the stream changes no bit of the answer.
+Steps use no transcendental functions, whose last bit may depend on a value's place in the array.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from schemas.columns import UTC_MICROSECONDS
+
+Floats = npt.NDArray[np.float64]
+Arrays = Mapping[str, Floats]
+Step = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
+
+
+def scan(
+    rows: pl.DataFrame,
+    before: pl.DataFrame,
+    *,
+    inputs: Sequence[str],
+    memory: Sequence[str],
+    outputs: Sequence[str],
+    step: Step,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Walk each entity's samples with a carried memory.
+
+    rows: entity, time and the inputs, one row per entity and time, sorted by (entity, time); nulls become NaN.
+    before: entity, time of its last sample, and the memory columns; one row per entity.
+    step: (memory, sample) -> (memory, outputs), arrays over entities; NaN in memory means never seen. The sample
+    also holds elapsed_seconds since the entity's sample before (NaN for the first).
+    Returns rows with elapsed_seconds and the outputs (NaN as null), and the memory after the batch.
+    """
+    if rows.is_empty():
+        nothing = (pl.lit(None, pl.Float64).alias(name) for name in ("elapsed_seconds", *outputs))
+        return rows.with_columns(nothing), before
+    rows = rows.join(before.select("entity", before_time="time"), on="entity", how="left", maintain_order="left")
+    previous = pl.col("time").shift(1).over("entity").fill_null(pl.col("before_time"))
+    rows = rows.with_columns(
+        elapsed_seconds=(pl.col("time") - previous).dt.total_microseconds() / 1e6,
+        tick=pl.int_range(pl.len()).over("entity"),
+    ).drop("before_time")
+    entities = pl.concat([before["entity"], rows["entity"]]).unique().sort()
+    kept = pl.DataFrame({"entity": entities}).join(before, on="entity", how="left", maintain_order="left")
+    held = {name: _floats(kept[name]) for name in memory}
+    place = entities.search_sorted(rows["entity"]).to_numpy()
+    samples = {name: _floats(rows[name]) for name in (*inputs, "elapsed_seconds")}
+    told = {name: np.full(rows.height, np.nan) for name in outputs}
+    for chosen in _by_tick(rows["tick"].to_numpy()):
+        at = place[chosen]
+        after, said = step(
+            {name: values[at] for name, values in held.items()},
+            {name: values[chosen] for name, values in samples.items()},
+        )
+        for name, values in after.items():
+            held[name][at] = values
+        for name, values in said.items():
+            told[name][chosen] = values
+    walked = rows.drop("tick").with_columns(pl.Series(name, values).fill_nan(None) for name, values in told.items())
+    last = rows.group_by("entity").agg(last=pl.col("time").last())
+    after_frame = kept.join(last, on="entity", how="left", maintain_order="left").select(
+        "entity",
+        pl.coalesce("last", "time").cast(UTC_MICROSECONDS).alias("time"),
+        *(pl.Series(name, held[name]).fill_nan(None).alias(name) for name in memory),
+    )
+    return walked, after_frame
+
+
+def toward(normal: Floats, value: Floats, weight: Floats) -> Floats:
+    """The exponentially weighted mean one sample later; starts at the first value."""
+    return np.where(np.isnan(normal), value, normal + weight * (value - normal))
+
+
+def weight_of(elapsed_seconds: Floats, time_constant_seconds: float) -> Floats:
+    """Weight of a sample in a mean that forgets with the time constant: dt / (tau + dt), to first order 1 - exp(-dt/tau)."""
+    elapsed = np.nan_to_num(elapsed_seconds, nan=0.0)
+    return np.asarray(elapsed / (time_constant_seconds + elapsed))
+
+
+def _floats(column: pl.Series) -> Floats:
+    return np.array(column.cast(pl.Float64).fill_null(float("nan")).to_numpy())
+
+
+def _by_tick(ticks: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Row numbers of tick 0, of tick 1, and so on."""
+    order = np.argsort(ticks, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(ticks))[:-1])

@@ -1,0 +1,113 @@
+"""A source that has fallen silent: unknown is not healthy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dataframely as dy
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
+from detectors.silence import silences
+from schemas.columns import UTC_MICROSECONDS
+from schemas.job import Heartbeat, Maintenance
+from schemas.tables import TABLES, Table
+
+SAMPLED = tuple(table for table in TABLES if table.interval_seconds and table.schema is not Heartbeat)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaleTelemetry:
+    """A source (a table and the node, device, CDU or PDU that sends its rows) stopped sending.
+
+    What fails: an exporter hangs, a host agent dies, a collector loses a route. Nothing is known to be wrong with the
+    hardware, and nothing is known to be right: "series vanished" is its own signal (dcgm-exporter issue 348).
+    Formula: silent when now - last > max(silence_seconds, silence_intervals * interval of the table), both over the
+    source; begins at that deadline, ends with the next row. Onset = last + interval.
+    Defaults: 60 s or four intervals, so that one lost scrape of a 30 s exporter is not an alarm.
+    Entity: "table:source", for example "gpu:n00012". Heartbeats are left out: job.heartbeat judges them, and knows of
+    jobs that end. A silence that maintenance touches is forgotten until the source speaks again.
+    Cannot see: a source that never spoke; values that stand still while rows go on (telemetry.frozen).
+    """
+
+    silence_seconds: float = 60.0
+    silence_intervals: float = 4.0
+
+    @property
+    def name(self) -> str:
+        return "telemetry.stale"
+
+    @property
+    def reads(self) -> tuple[type[dy.Schema], ...]:
+        return (*(table.schema for table in SAMPLED), Maintenance)
+
+    @property
+    def keeps(self) -> pl.Schema:
+        """One row per source (table, source, its last row, whether it was told silent) and per open plan."""
+        return pl.Schema(
+            {"table": pl.String, "source": pl.String, "time": UTC_MICROSECONDS, "told": pl.Boolean, **PLAN_COLUMNS}
+        )
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        carried = state.filter(pl.col("table").is_null()).select(PLAN_COLUMNS.names())
+        plans = pl.concat([carried, windows(tables[Maintenance])])
+        spread_plans = spread(plans, context.topology)
+        found, kept = [], []
+        longest = timedelta(0)
+        for table in SAMPLED:
+            limit = self._limit(table, context)
+            longest = max(longest, limit)
+            before = state.filter(table=table.name).select("source", "time", "told")
+            said, after = _of_table(table, tables[table.schema], before, spread_plans, limit, context)
+            found.append(findings_frame(said, self.name, "telemetry_stale", "source"))
+            kept.append(after.with_columns(table=pl.lit(table.name)))
+        kept.append(still_needed(plans, context.now, longest))
+        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
+        return Detection(ordered(*found), after.sort(pl.all()))
+
+    def _limit(self, table: Table, context: Context) -> timedelta:
+        return timedelta(
+            seconds=max(self.silence_seconds, self.silence_intervals * _interval_seconds(table, context))
+        )
+
+
+def _interval_seconds(table: Table, context: Context) -> float:
+    return context.intervals_seconds.get(table.name, table.interval_seconds or 0.0)
+
+
+def _of_table(
+    table: Table, rows: pl.DataFrame, before: pl.DataFrame, plans: pl.DataFrame, limit: timedelta, context: Context
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Statements and state of one table's sources."""
+    seen = rows.select(time=table.time, source=table.source).with_columns(told=pl.lit(False))
+    gaps, after = silences(seen, before, by=["source"], now=context.now, limit=limit)
+    gaps = gaps.with_columns(
+        entity=pl.format("{}:{}", pl.lit(table.name), "source"),
+        at=pl.col("time") + limit,
+        first_bad_at=pl.col("time") + timedelta(seconds=_interval_seconds(table, context)),
+        threshold=pl.lit(limit.total_seconds()),
+        host=pl.col("source").str.split("/").list.first(),
+        severity=pl.lit("ticket"),
+        code=pl.lit("silent"),
+        last_row_at=pl.col("time"),
+    )
+    keys = {"node": "host", "pdu": "source", "cdu": "source", "switch": "source"}
+    gaps = gaps.with_columns(forgiven=forgiven(gaps, plans, keys, at="at", limit=limit) & ~gaps["told"])
+    meant = pl.col("forgiven")
+    begins = gaps.filter(~meant & ~pl.col("told")).with_columns(
+        evidence("last_row_at"), time=pl.col("at"), active=pl.lit(True), score=pl.lit(limit.total_seconds()),
+        action=pl.lit("open_ticket"),
+    )  # fmt: skip
+    ends = gaps.filter(~meant & pl.col("until").is_not_null()).with_columns(
+        silent_seconds=(pl.col("until") - pl.col("time")).dt.total_microseconds() / 1e6
+    ).with_columns(
+        evidence("last_row_at", "silent_seconds"), time=pl.col("until"), active=pl.lit(False), score=pl.col("silent_seconds"),
+    )  # fmt: skip
+    lasting = gaps.filter(pl.col("until").is_null())
+    after = after.join(lasting.filter(meant), on="source", how="anti").with_columns(
+        told=pl.col("source").is_in(lasting.filter(~meant)["source"].implode())
+    )
+    return pl.concat([begins, ends], how="diagonal"), after

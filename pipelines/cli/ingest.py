@@ -1,0 +1,53 @@
+"""hotspare ingest: one catch-up pass from Kafka, a recording, or files in any known format, into the stores."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.output import AsJson, Refused, SettingsFile, print_json
+from pipelines.cli.replay import replay_document, show_tally
+from pipelines.cli.session import operations_store, responder, settings_at, telemetry_store, with_progress
+from pipelines.lease import ingesting
+from pipelines.settings import configured
+from pipelines.sources.choose import source_for
+from pipelines.stream import Stream
+
+FILES = "a file in a known format, a recording folder, a folder of files, a scenario, or kafka"
+
+
+def ingest(
+    source: Annotated[list[str], typer.Option("--from", help=f"Where from: {FILES}. May be given several times.")],
+    node: Annotated[str | None, typer.Option(help="Host that a file comes from, when it does not say.")] = None,
+    settings: SettingsFile = None,
+    as_json: AsJson = False,  # noqa: FBT002  a command-line flag
+) -> int:
+    """Take telemetry into DuckDB, judge it, and open incidents. Running it again takes only what is new."""
+    chosen = settings_at(settings)
+    operations = operations_store(chosen)
+    documents = []
+    with ingesting(operations):
+        for spec in (path for given in source for path in _expanded(given)):
+            found = source_for(spec, chosen, node=node)
+            stream = Stream(
+                source=found, detectors=configured(chosen), responder=responder(chosen, operations),
+                store=telemetry_store(chosen), buffered_rows_maximum=chosen.limits.buffered_rows_maximum,
+            )  # fmt: skip
+            tally = with_progress(found, stream.run, quiet=as_json)
+            documents.append({"source": spec, **replay_document(tally)})
+            if not as_json:
+                show_tally(tally, title=spec)
+    if as_json:
+        print_json(documents[0] if len(documents) == 1 else {"sources": documents})
+    return 0
+
+
+def _expanded(given: str) -> list[str]:
+    """A folder that is no recording stands for the files in it, in order of name."""
+    folder = Path(given)
+    if not folder.is_dir() or (folder / "recording.toml").exists() or any(folder.glob("*.parquet")):
+        return [given]
+    files = sorted(str(path) for path in folder.iterdir() if path.is_file())
+    if not files:
+        raise Refused(f"{given}: the folder is empty; give {FILES}")
+    return files

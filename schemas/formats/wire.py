@@ -1,0 +1,215 @@
+"""Our own wire format: a JSON object whose keys are a table's columns, and the same table as Arrow IPC.
+
+A value is a scalar or a list; lists have one length, scalars broadcast: one GPU, one node or one superblock per
+message are the same format. `time` is RFC 3339 or integer microseconds since the epoch. In a column that holds lists
+itself (job_event.members, otdr_trace.samples_db) a list of scalars is one row's value, a list of lists one per row.
+
+Decoding is by batch and by column: messages go through a decoder made for the table, which checks types in C, and
+messages of one shape are joined column by column, never row by row. What that decoder refuses (an unknown column, a
+word in a column of numbers) is decoded again without types, and then only the offending rows are lost.
+"""
+
+from functools import cache
+from itertools import chain
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from schemas.columns import UTC_MICROSECONDS
+from schemas.formats import payload
+from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, rejects_frame
+from schemas.formats.wire_columns import Rejected, column, conform
+from schemas.tables import TABLE_BY_NAME, Table
+
+NAME = "wire JSON"
+MESSAGE_BYTES_MAXIMUM = 16 * 1024 * 1024
+ROWS_PER_MESSAGE_MAXIMUM = 1_000_000
+UNKNOWN_COLUMNS_MAXIMUM = 64
+_MESSAGE = "__message"
+
+
+def decode_json(
+    messages: list[bytes], table: Table, bytes_maximum: int = MESSAGE_BYTES_MAXIMUM
+) -> tuple[pl.DataFrame, list[Rejected]]:
+    """Rows of the table (all its columns, typed, in the order of the messages) and (index of message, Reject) for what
+    is no such row. A bad message costs only itself, a bad value only its row. Columns that the table does not know
+    come along as nulls, for the door to count.
+    """
+    rejects: list[Rejected] = []
+    shapes: dict[tuple[bool, ...], tuple[list[int], list[tuple[Any, ...]]]] = {}
+    again: list[int] = []
+    decoder = _decoder(table.name)
+    for index, message in enumerate(messages):
+        if len(message) > bytes_maximum:
+            reason = f"message of {len(message)} bytes is over the limit of {bytes_maximum}"
+            rejects.append((index, Reject(rule="message|size", reason=reason, raw=message)))
+            continue
+        if decoder is None:
+            again.append(index)
+            continue
+        try:
+            values = msgspec.structs.astuple(decoder.decode(message))
+        except (msgspec.MsgspecError, RecursionError):
+            again.append(index)
+            continue
+        shape = tuple([type(value) is list for value in values])
+        indices, rows = shapes.setdefault(shape, ([], []))
+        indices.append(index)
+        rows.append(values)
+    names = tuple(table.columns)
+    frames = [_joined(names, shape, *shapes[shape], table, messages, rejects) for shape in shapes]
+    frames += _untyped(again, table, messages, rejects)
+    if not frames:
+        return pl.DataFrame(schema=table.columns), sorted(rejects, key=_index)
+    frame = pl.concat(frames, how="diagonal")
+    if len(frames) > 1:
+        frame = frame.sort(_MESSAGE, maintain_order=True)
+    return frame.drop(_MESSAGE), sorted(rejects, key=_index)
+
+
+def encode_json(frame: pl.DataFrame, table: Table, group_by: tuple[str, ...] = ("time", "node")) -> list[bytes]:
+    """One message per distinct value of group_by, in order of first appearance: those columns are scalars, the others
+    lists. An empty group_by gives one message per row. Columns that are null throughout are left out; times are
+    integer microseconds. NaN and infinities, which JSON cannot say, become null.
+    """
+    known = frame.select(name for name in table.columns if name in frame.columns)
+    known = known.select(series.name for series in known if series.null_count() < len(series))
+    known = known.with_columns(
+        pl.col(UTC_MICROSECONDS).cast(pl.Int64),
+        pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)),
+    ) if known.width else known  # fmt: skip
+    keys = [name for name in group_by if name in known.columns]
+    if keys:
+        known = known.group_by(keys, maintain_order=True).agg(pl.all())
+    if known.is_empty():
+        return []
+    return [text.encode() for text in known.select(pl.struct(pl.all()).struct.json_encode().alias("json"))["json"]]
+
+
+def decode(data: bytes, surroundings: Surroundings, *, table: Table) -> Decoded:
+    """A file of messages, one a line (or one JSON object over many lines)."""
+    payload.bounded(data, surroundings, NAME)
+    lines = data.splitlines()
+    if len(lines) > 1 and not lines[0].rstrip().endswith(b"}"):
+        lines = [data]
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    frame, rejects = decode_json([line for _, line in numbered], table, surroundings.bytes_maximum)
+    if frame.is_empty() and rejects and all(reject.rule == "message|json" for _, reject in rejects):
+        raise Unreadable(f"{NAME}: line {numbered[0][0]}: {rejects[0][1].reason}")
+    placed = [
+        Reject(rule=reject.rule, reason=f"line {numbered[index][0]}: {reject.reason}", place=numbered[index][0],
+               raw=reject.raw)
+        for index, reject in rejects
+    ]  # fmt: skip
+    return Decoded(tables={table.name: frame} if frame.height else {}, rejects=rejects_frame(placed, table.name))
+
+
+@cache
+def _decoder(table_name: str) -> msgspec.json.Decoder[Any] | None:
+    """A decoder for messages of the table; None where a column holds lists, whose two meanings types cannot tell."""
+    fields: list[tuple[str, Any, Any]] = []
+    for name, dtype in TABLE_BY_NAME[table_name].columns.items():
+        kind: Any
+        if isinstance(dtype, pl.List):
+            return None
+        if dtype == UTC_MICROSECONDS:
+            kind = int | str | list[int | str | None] | None
+        else:
+            kind = {pl.Float64(): float, pl.Int64(): int, pl.String(): str, pl.Boolean(): bool}[dtype]
+            kind = kind | list[kind | None] | None
+        fields.append((name, kind, None))
+    return msgspec.json.Decoder(msgspec.defstruct(table_name, fields, forbid_unknown_fields=True, gc=False))
+
+
+def _index(rejected: Rejected) -> int:
+    return rejected[0]
+
+
+def _joined(  # noqa: PLR0913, PLR0917  the batch, its shape and where rejects go
+    names: tuple[str, ...],
+    shape: tuple[bool, ...],
+    indices: list[int],
+    rows: list[tuple[Any, ...]],
+    table: Table,
+    messages: list[bytes],
+    rejects: list[Rejected],
+) -> pl.DataFrame:
+    """Messages of one shape as one frame: list columns are chained, scalars repeated as often as the lists are long."""
+    columns = list(zip(*rows, strict=True))
+    lengths = [1] * len(rows)
+    listed = [values for values, is_list in zip(columns, shape, strict=True) if is_list]
+    if listed:
+        lengths = list(map(len, listed[0]))
+        if any(list(map(len, values)) != lengths for values in listed[1:]) or max(lengths) > ROWS_PER_MESSAGE_MAXIMUM:
+            good = []
+            for at, row in enumerate(rows):
+                counts = {name: len(row[i]) for i, name in enumerate(names) if shape[i]}
+                if len(set(counts.values())) == 1 and max(counts.values()) <= ROWS_PER_MESSAGE_MAXIMUM:
+                    good.append(at)
+                else:
+                    longest, shortest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+                    reason = f"lists of different or too great length: {longest} {counts[longest]}, {shortest} {counts[shortest]}"
+                    rejects.append(
+                        (indices[at], Reject(rule="message|lengths", reason=reason, raw=messages[indices[at]]))
+                    )
+            return _joined(names, shape, [indices[at] for at in good], [rows[at] for at in good], table, messages, rejects)\
+                if good else pl.DataFrame(schema=table.columns | {_MESSAGE: pl.UInt32})  # fmt: skip
+    repeat = pl.Series(range(len(rows)), dtype=pl.UInt32).repeat_by(pl.Series(lengths)).explode(empty_as_null=False)
+    series = []
+    for name, values, is_list in zip(names, columns, shape, strict=True):
+        dtype = table.columns.get(name)
+        if dtype is None:
+            series.append(pl.Series(name, [None] * len(repeat), dtype=pl.Null))
+        elif is_list:
+            series.append(column(name, list(chain.from_iterable(values)), dtype))
+        else:
+            short = column(name, list(values), dtype)
+            series.append(short if not listed else short.gather(repeat))
+    message = pl.Series(_MESSAGE, indices, dtype=pl.UInt32).gather(repeat)
+    return conform(pl.DataFrame([*series, message]), table, _MESSAGE, messages, rejects)
+
+
+def _untyped(again: list[int], table: Table, messages: list[bytes], rejects: list[Rejected]) -> list[pl.DataFrame]:
+    """Messages that the typed decoder refused or that it cannot describe, grouped by keys and shape."""
+    groups: dict[tuple[tuple[str, ...], tuple[bool, ...]], tuple[list[int], list[tuple[Any, ...]]]] = {}
+    unknown: set[str] = set()
+    for index in again:
+        message = messages[index]
+        try:
+            value = msgspec.json.decode(message)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            reason = f"no JSON: {error}" if not isinstance(error, RecursionError) else "no JSON: nested too deeply"
+            rejects.append((index, Reject(rule="message|json", reason=reason, raw=message)))
+            continue
+        if not isinstance(value, dict) or not value:
+            reason = f"a message is a JSON object with columns, not {type(value).__name__}"
+            rejects.append((index, Reject(rule="message|object", reason=reason, raw=message)))
+            continue
+        for name in [name for name in value if name not in table.columns]:
+            if name in unknown or len(unknown) < UNKNOWN_COLUMNS_MAXIMUM:
+                unknown.add(name)
+                value[name] = None
+            else:
+                del value[name]
+        shape = tuple(
+            [
+                isinstance(item, list) and not _is_one_value(item, table.columns.get(name))
+                for name, item in value.items()
+            ]
+        )
+        indices, rows = groups.setdefault((tuple(value), shape), ([], []))
+        indices.append(index)
+        rows.append(tuple(value.values()))
+    return [
+        _joined(names, shape, indices, rows, table, messages, rejects)
+        for (names, shape), (indices, rows) in groups.items()
+        if names
+    ]
+
+
+def _is_one_value(item: list[Any], dtype: pl.DataType | None) -> bool:
+    """Whether a list is one row's value: in a column of lists, unless it holds lists or nothing but nulls."""
+    if not isinstance(dtype, pl.List):
+        return False
+    return not item or not (any(isinstance(part, list) for part in item) or all(part is None for part in item))

@@ -1,0 +1,130 @@
+"""Columns of wire messages: from Python values to a column of the table's type, losing only the rows that do not fit."""
+
+import json
+import sys
+from typing import Any
+
+import polars as pl
+
+from schemas.columns import UTC_MICROSECONDS
+from schemas.formats.decoded import Reject
+from schemas.tables import Table
+
+Rejected = tuple[int, Reject]
+"""Index of the message, and what is wrong with it."""
+
+ROW_REJECTS_MAXIMUM = 1000
+MICROSECONDS_MAXIMUM = 253_402_300_799_999_999  # the last microsecond of the year 9999
+
+
+def column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
+    """Values as a column: of the table's type when all fit (times as text or integers), else as JSON in a binary column,
+    for `conform` to judge one by one.
+    """
+    wanted = dtype
+    if dtype == UTC_MICROSECONDS:
+        wanted = pl.String() if any(isinstance(value, str) for value in values) else pl.Int64()
+    try:
+        return pl.Series(name, values, dtype=wanted, strict=True)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return pl.Series(
+            name, [None if value is None else json.dumps(value).encode() for value in values], dtype=pl.Binary
+        )
+
+
+def conform(
+    frame: pl.DataFrame, table: Table, message: str, messages: list[bytes], rejects: list[Rejected]
+) -> pl.DataFrame:
+    """The frame with every column of the table, typed. Rows with a value that is not of its column's type are left
+    out, with one reject each (and, past a bound, one in all for the rest of the batch).
+    """
+    broken = pl.Series([False] * frame.height, dtype=pl.Boolean)
+    for name, dtype in table.columns.items():
+        if name not in frame.columns or frame.schema[name] == dtype:
+            continue
+        typed = _typed(frame[name], dtype)
+        lost = frame[name].is_not_null() & typed.is_null()
+        if lost.any():
+            at = lost.arg_true()
+            for row in at.head(ROW_REJECTS_MAXIMUM):
+                index = frame[message][row]
+                reason = f"column {name}: {_shown(frame[name][row])} is not {_wanted(dtype)}"
+                rejects.append((index, Reject(rule=f"{name}|type", reason=reason, raw=messages[index])))
+            if len(at) > ROW_REJECTS_MAXIMUM:
+                reason = f"column {name}: {len(at) - ROW_REJECTS_MAXIMUM} further row(s) of this batch are not {_wanted(dtype)}"
+                rejects.append((frame[message][at[-1]], Reject(rule=f"{name}|type", reason=reason)))
+            broken = broken | lost
+        frame = frame.with_columns(typed)
+    frame = frame.filter(~broken) if broken.any() else frame
+    unknown = [name for name in frame.columns if name not in table.columns]
+    return frame.select(
+        *(
+            pl.col(name) if name in frame.columns else pl.lit(None, dtype).alias(name)
+            for name, dtype in table.columns.items()
+        ),
+        *unknown,
+    )
+
+
+def timed(series: pl.Series) -> pl.Series:
+    """Times from RFC 3339 text (with a zone) or integer microseconds; null where the value is no time between 1970 and
+    9999. Polars would take any 64-bit integer and then panic when it has to show it.
+    """
+    time = pl.col(series.name)
+    whole = time.cast(pl.Int64, strict=False)
+    whole = pl.when(whole.is_between(0, MICROSECONDS_MAXIMUM)).then(whole).cast(UTC_MICROSECONDS)
+    if series.dtype == pl.String:
+        parsed = time.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
+        since = parsed.dt.timestamp("us").is_between(0, MICROSECONDS_MAXIMUM)
+        return series.to_frame().select(pl.when(since).then(parsed).otherwise(whole))[series.name]
+    return series.to_frame().select(whole)[series.name]
+
+
+def _typed(series: pl.Series, dtype: pl.DataType) -> pl.Series:
+    if series.dtype != pl.Binary:
+        return timed(series) if dtype == UTC_MICROSECONDS else series.cast(dtype, strict=False)
+    values = [None if text is None else json.loads(text) for text in series]
+    if dtype == UTC_MICROSECONDS:
+        words = pl.Series(series.name, [value if isinstance(value, str) else None for value in values], dtype=pl.String)
+        whole = pl.Series(series.name, [_whole(value) for value in values], dtype=pl.Int64)
+        return timed(words).fill_null(timed(whole))
+    return pl.Series(series.name, [_exact(value, dtype) for value in values], dtype=dtype)
+
+
+def _exact(value: Any, dtype: pl.DataType) -> Any:
+    """The value when it is of the type, else None. A number that is written as a text is a text."""
+    if isinstance(dtype, pl.List):
+        parts = (
+            [_exact(part, pl.Series([], dtype=dtype.inner).dtype) for part in value]
+            if isinstance(value, list)
+            else [None]
+        )
+        return None if None in parts else parts
+    if dtype == pl.Int64:
+        return _whole(value)
+    if dtype == pl.Float64:
+        return float(value) if _is_number(value) and abs(value) <= sys.float_info.max else None
+    return value if isinstance(value, bool if dtype == pl.Boolean else str) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _whole(value: Any) -> int | None:
+    """Integers of 64 bits; a float only where it is exact."""
+    if not _is_number(value) or abs(value) >= (2**63 if isinstance(value, int) else 2**53):
+        return None
+    return int(value) if value == int(value) else None
+
+
+def _shown(value: Any) -> str:
+    return repr(value[:80].decode()) if isinstance(value, bytes) else repr(str(value)[:80])
+
+
+def _wanted(dtype: pl.DataType) -> str:
+    if dtype == UTC_MICROSECONDS:
+        return "a time (RFC 3339 with a zone, or integer microseconds since the epoch)"
+    return {pl.Float64(): "a number", pl.Int64(): "a whole number of 64 bits", pl.Boolean(): "true or false"}.get(
+        dtype, "a text" if dtype == pl.String else "a list of its kind"
+    )
