@@ -1,25 +1,19 @@
 """The state of correlation opened for one step: levels and cases by id, with the indexes that keep every look-up short.
 
-Every index follows from the levels alone, so opening a stored state again gives the same answers. A case is drawn up
-here as the incident that others see.
+Every index follows from the levels alone, so opening a stored state again gives the same answers.
 """
 
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any, cast
 
-import msgspec
 from msgspec.structs import replace
 
-from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Timing, moment
-from detectors.explanation import SYMPTOMS, Place, Relation, feeds_of, leans_on, shares, stands_at
-from schemas.causes import CAUSE_BY_NAME, Kind
-from schemas.incident import Incident, State
+from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Statement, Timing, rank, span
+from detectors.explanation import MERGE_BY_CAUSE, SYMPTOMS, Place, Relation, feeds_of, leans_on, shares, stands_at
 from schemas.topology import Topology
 
-EVIDENCE_LIMIT = 20
-MICROSECONDS_PER_SECOND = 1_000_000
+EVIDENCE_LIMIT = 20  # findings of an incident whose evidence is kept, beside its roots'
 
 
 class Casebook:
@@ -39,10 +33,13 @@ class Casebook:
         self._near: defaultdict[tuple[str, Place], Counter[str]] = defaultdict(Counter)
         self._standing: defaultdict[Place, dict[Key, None]] = defaultdict(dict)
         self._leaning: defaultdict[Place, dict[Key, Relation]] = defaultdict(dict)
+        self._stood: dict[tuple[str, str, str | None], tuple[Place, ...]] = {}
+        self._shared: dict[tuple[str, str, str], tuple[Place, ...]] = {}
+        self._leant: dict[tuple[str, str, tuple[str, ...]], tuple[tuple[Relation, Place], ...]] = {}
         for level in state.levels:
             self.put(level)
         for case in state.cases:
-            for deadline in (case.suspect_at, case.fire_at, self.clears_at(case), case.forget_at):
+            for deadline in case.deadlines(timing):
                 self.remind(case.id, deadline)
 
     def put(self, level: Level) -> None:
@@ -53,11 +50,21 @@ class Casebook:
         if before is None:
             for place in self._stands(level):
                 self._standing[place][key] = None
-        elif (before.case, before.root, before.active) == (level.case, level.root, level.active):
+        elif (before.case, before.root, before.keeps_open) == (level.case, level.root, level.keeps_open):
             return
         else:
             self._count(before, key, -1)
         self._count(level, key, 1)
+
+    def fold(self, level: Level, case_id: str, *, root: bool = False) -> Level:
+        """Write a level down as part of a case. A symptom beyond those that an incident shows keeps its numbers, not
+        its evidence, so that the state of a storm stays small.
+        """
+        level = replace(level, case=case_id, root=root)
+        if not root and len(self.folded[case_id]) >= EVIDENCE_LIMIT:
+            level = replace(level, said=replace(level.said, evidence=None))
+        self.put(level)
+        return level
 
     def drop(self, key: Key) -> Level:
         """Forget a level."""
@@ -71,9 +78,16 @@ class Casebook:
         if deadline is not None:
             heapq.heappush(self.deadlines, (deadline, case_id))
 
-    def clears_at(self, case: Case) -> Instant | None:
-        """When a case that is over, and stays so, is resolved."""
-        return None if case.ended is None or not case.told else case.ended + self.span(self.timing.clear_seconds)
+    def due(self, until: Instant) -> Iterator[tuple[Case, Instant]]:
+        """Cases whose deadline has come, in order of time; those that arise while one looks are among them."""
+        while self.deadlines and self.deadlines[0][0] <= until:
+            at, case_id = heapq.heappop(self.deadlines)
+            if case_id in self.cases:
+                yield self.cases[case_id], at
+
+    def close(self, case: Case) -> None:
+        del self.cases[case.id]
+        self.folded.pop(case.id, None)
 
     def case_of(self, level: Level) -> Case:
         return self.cases[level.case]
@@ -89,7 +103,7 @@ class Casebook:
             for key in self._standing.get(place, ())
             if self._explains(cause := self.levels[key], relation, level) and self.case_of(cause).state != "resolved"
         )
-        return min(found, key=_rank, default=None)
+        return min(found, key=rank, default=None)
 
     def explained(self, level: Level) -> Iterator[Level]:
         """The roots of other cases that this level explains."""
@@ -98,6 +112,28 @@ class Casebook:
                 if self._explains(level, relation, root := self.levels[key]):
                     yield root
 
+    def claims(self, level: Level, home: Case | None, at: Instant) -> tuple[list[Case], list[Level]]:
+        """Cases that this level explains as a whole, and roots of others that it takes out of them."""
+        young = at - span(self.timing.reroot_seconds)
+        explained: dict[str, list[Level]] = {}
+        for root in self.explained(level):
+            case = self.case_of(root)
+            if case.state != "resolved" and (case.detected_at is None or not case.fired or case.detected_at >= young):
+                explained.setdefault(case.id, []).append(root)
+        whole: list[Case] = []
+        parts: list[Level] = []
+        for case_id in sorted(explained):
+            case, roots = self.cases[case_id], explained[case_id]
+            merge = MERGE_BY_CAUSE.get(case.cause)
+            enough = 0.5 if merge is not None and merge.together else 1.0
+            if home is not None and case_id == home.id:
+                continue
+            if len(roots) >= enough * self.roots[case_id]:
+                whole.append(case)
+            else:
+                parts.extend(sorted(roots, key=rank))
+        return whole, parts
+
     def twin(self, level: Level) -> Level | None:
         """The same bad state of the same entity, as another detector states it, in a case that is not resolved."""
         found = (
@@ -105,20 +141,26 @@ class Casebook:
             for key in self._standing.get(self._stands(level)[0], ())
             if (other := self.levels[key]).said.key[1:] == level.said.key[1:] and self._is_open(other.case)
         )
-        return min(found, key=_rank, default=None)
+        return min(found, key=rank, default=None)
 
     def neighbour(self, level: Level) -> Case | None:
-        """The case whose roots this level belongs to: same cause, a domain in common, begun within domain_seconds."""
-        span = self.span(self.timing.domain_seconds)
+        """The case whose roots this level belongs to: same cause, a domain in common, begun within domain_seconds.
+        A mere suspicion has no such company.
+        """
+        if not level.grave:
+            return None
+        near = span(self.timing.domain_seconds)
         said = level.said
         found = {
             case.id: case
-            for domain in shares(self.topology, said.cause, said.kind, said.entity)
+            for domain in self._shares(said)
             for case_id in self._near.get((said.cause, domain), ())
-            if self._is_open(case_id)
+            if case_id != level.case
+            and self._is_open(case_id)
             and (case := self.cases[case_id]).cause == said.cause
+            and case.severity != "info"
             and case.ended is None
-            and case.starts_at - span <= level.onset <= case.last_onset + span
+            and case.starts_at - near <= level.onset <= case.last_onset + near
         }
         return min(found.values(), key=lambda case: (case.opened, case.id), default=None)
 
@@ -130,48 +172,30 @@ class Casebook:
             for place in (("node", node), *(("gpu", gpu) for gpu in self.topology.gpus_of_node(node)))
         )
         standing = (self.levels[key] for place in places for key in self._standing.get(place, ()))
-        return any(level.case == case_id and level.said.takes_gpus for level in standing)
-
-    def incident(self, case: Case, state: State, ended: Instant | None = None, merged_into: str | None = None) -> Incident:
-        """The case as others see it."""
-        levels = self.levels_of(case.id)
-        roots = {level.said.entity for level in levels if level.root}
-        seen = {(level.said.kind, level.said.entity) for level in levels}
-        seen.difference_update((case.kind, root) for root in roots)
-        first = heapq.nsmallest(EVIDENCE_LIMIT, levels, key=_shown_first)
-        return Incident(
-            id=case.id, cause=case.cause, severity=case.severity, state=state, root_kind=cast("Kind", case.kind),
-            roots=tuple(sorted(roots)), members=tuple(sorted(self._members(levels))), symptoms=tuple(sorted(seen)),
-            starts_at=moment(case.starts_at), detected_at=moment(case.detected_at or case.opened),
-            ends_at=None if ended is None else moment(ended), evidence=tuple(_evidence(level) for level in first),
-            merged_into=merged_into, flaps=case.flaps,
-            findings=dict(sorted(Counter(level.said.cause for level in levels).items())),
-        )  # fmt: skip
-
-    def span(self, seconds: float) -> Instant:
-        return round(seconds * MICROSECONDS_PER_SECOND)
-
-    def _members(self, levels: list[Level]) -> set[str]:
-        members: set[str] = set()
-        dark: set[str] = set()
-        for level in levels:
-            if not level.said.takes_gpus:
-                continue
-            if level.said.kind != "pdu":
-                members.update(self.topology.gpus_under(level.said.kind, level.said.entity))
-            elif level.domain_wide:
-                dark.add(level.said.entity)
-        for pdu in dark:
-            for node in self.topology.nodes_under("pdu", pdu):
-                if dark.issuperset(feeds_of(self.topology, node)):  # a second feed keeps a node alive
-                    members.update(self.topology.gpus_of_node(node))
-        return members
+        return any(level.case == case_id and level.takes_gpus for level in standing)
 
     def _stands(self, level: Level) -> tuple[Place, ...]:
-        return stands_at(self.topology, level.said.kind, level.said.entity, level.job)
+        said = level.said
+        wanted = (said.kind, said.entity, level.job)
+        found = self._stood.get(wanted)
+        if found is None:
+            found = self._stood[wanted] = stands_at(self.topology, *wanted)
+        return found
 
     def _leans(self, level: Level) -> tuple[tuple[Relation, Place], ...]:
-        return leans_on(self.topology, level.said.kind, level.said.entity, level.members)
+        said = level.said
+        wanted = (said.kind, said.entity, level.members)
+        found = self._leant.get(wanted)
+        if found is None:
+            found = self._leant[wanted] = leans_on(self.topology, *wanted)
+        return found
+
+    def _shares(self, said: Statement) -> tuple[Place, ...]:
+        wanted = (said.cause, said.kind, said.entity)
+        found = self._shared.get(wanted)
+        if found is None:
+            found = self._shared[wanted] = shares(self.topology, *wanted)
+        return found
 
     def _is_open(self, case_id: str) -> bool:
         case = self.cases.get(case_id)
@@ -189,7 +213,7 @@ class Casebook:
             return
         self.roots[case_id] += by
         said = level.said
-        for domain in shares(self.topology, said.cause, said.kind, said.entity):
+        for domain in self._shares(said):
             near = self._near[said.cause, domain]
             near[case_id] += by
             if not near[case_id]:
@@ -201,15 +225,15 @@ class Casebook:
                 del self._leaning[place][key]
 
     def _explains(self, cause: Level, relation: Relation, symptom: Level) -> bool:
-        """A cause begins before its symptom, clocks aside, and the symptom before its cause is long over."""
-        if symptom.said.cause not in SYMPTOMS.get((cause.said.cause, relation), ()):
+        """A cause begins before its symptom, clocks aside, and the symptom before its cause is long over. A mere
+        suspicion explains only suspicions.
+        """
+        if symptom.said.cause not in SYMPTOMS.get((cause.said.cause, relation), ()) or symptom.grave > cause.grave:
             return False
-        if cause.onset > symptom.onset + self.span(self.timing.skew_seconds):
+        if cause.onset > symptom.onset + span(self.timing.skew_seconds):
             return False
-        if cause.ended is not None and not cause.active:
-            over = cause.ended + self.span(self.timing.settle_seconds)
-            if symptom.onset > over:
-                return False
+        if cause.ended is not None and symptom.onset > cause.ended + span(self.timing.settle_seconds):
+            return False
         return relation != "whole" or self._all_dark(symptom.said.entity, cause)
 
     def _all_dark(self, cdu: str, cause: Level) -> bool:
@@ -223,30 +247,3 @@ class Casebook:
     def _in_trouble(self, pdu: str, cause: str) -> bool:
         standing = (self.levels[key] for key in self._standing.get(("pdu", pdu), ()))
         return any(level.active and level.said.cause == cause for level in standing)
-
-
-def _rank(level: Level) -> tuple[int, Instant, Key]:
-    return (CAUSE_BY_NAME[level.said.cause].order, level.onset, level.said.key)
-
-
-def _shown_first(level: Level) -> tuple[bool, bool, int, Instant, Key]:
-    return (not level.root, level.said.evidence is None, *_rank(level))
-
-
-def _evidence(level: Level) -> dict[str, Any]:
-    said = level.said
-    try:
-        values = None if said.evidence is None else msgspec.json.decode(said.evidence)
-    except msgspec.DecodeError:
-        values = said.evidence  # a detector's plain words
-    shown = {
-        "detector": said.detector, "cause": said.cause, "kind": said.kind, "entity": said.entity, "code": said.code,
-        "severity": said.severity, "active": level.active, "score": said.score, "threshold": said.threshold,
-        "first_bad_at": moment(level.onset).isoformat(), "values": values, "action": said.action,
-    }  # fmt: skip
-    return {**shown, "flaps": level.flaps} if level.flaps else shown
-
-
-def trimmed(level: Level, folded: int) -> Level:
-    """A symptom beyond those that an incident shows keeps its numbers, not its evidence: the state stays bounded."""
-    return level if folded < EVIDENCE_LIMIT else replace(level, said=replace(level.said, evidence=None))

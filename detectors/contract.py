@@ -18,7 +18,7 @@ import dataframely as dy
 import polars as pl
 
 from schemas.finding import Finding
-from schemas.tables import TABLES
+from schemas.tables import USUAL_INTERVALS_SECONDS
 from schemas.topology import Topology
 
 FINDING_COLUMNS = pl.Schema({name: column.dtype for name, column in Finding.columns().items()})
@@ -33,9 +33,7 @@ class Context:
     now: datetime
     began: datetime
     topology: Topology
-    intervals_seconds: Mapping[str, float] = field(
-        default_factory=lambda: {table.name: table.interval_seconds for table in TABLES if table.interval_seconds}
-    )
+    intervals_seconds: Mapping[str, float] = field(default_factory=lambda: USUAL_INTERVALS_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from typing import Literal
 
 import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from detectors.contract import FINDING_COLUMNS
 from schemas.causes import CAUSE_BY_NAME, Severity
-from schemas.incident import Incident
+from schemas.incident import Incident, incident_id
 
 Instant = int  # microseconds since the epoch, UTC
 Key = tuple[str, str, str, str]
@@ -62,10 +63,6 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
         return (self.detector, self.cause, self.kind, self.entity)
 
     @property
-    def takes_gpus(self) -> bool:
-        return CAUSE_BY_NAME[self.cause].takes_gpus
-
-    @property
     def waits(self) -> bool:
         return CAUSE_BY_NAME[self.cause].waits
 
@@ -80,8 +77,9 @@ class Level(msgspec.Struct, frozen=True, array_like=True):
     """A bad state of an entity, folded into a case until the case is forgotten.
 
     said: the last statement that it holds. case: the id of its case. root: whether the case is about it. onset: when
-    this period of it began, as estimated. ended: when it last ended. flaps: how often it came back. domain_wide: it
-    was stated before any GPU under it was, and so takes them all. job, members: as its evidence names them.
+    this period of it began, as estimated. grave: whether it ever was more than a suspicion (severity info). ended:
+    when it last ended. flaps: how often it came back. domain_wide: it was stated before any GPU under it was, and so
+    takes them all. job, members: as its evidence names them.
     """
 
     said: Statement
@@ -89,6 +87,7 @@ class Level(msgspec.Struct, frozen=True, array_like=True):
     root: bool
     active: bool
     onset: Instant
+    grave: bool
     ended: Instant | None = None
     flaps: int = 0
     domain_wide: bool = False
@@ -96,11 +95,15 @@ class Level(msgspec.Struct, frozen=True, array_like=True):
     members: tuple[str, ...] = ()
 
     @property
+    def takes_gpus(self) -> bool:
+        return self.grave and CAUSE_BY_NAME[self.said.cause].takes_gpus
+
+    @property
     def keeps_open(self) -> bool:
         """An incident is over when its root and whatever takes its GPUs are over: power that is back does not help
         while nodes are down. Other symptoms do not keep it open; one that stays is then an incident of its own.
         """
-        return self.active and (self.root or self.said.takes_gpus)
+        return self.active and (self.root or self.takes_gpus)
 
 
 class Case(msgspec.Struct, frozen=True, array_like=True):
@@ -130,6 +133,15 @@ class Case(msgspec.Struct, frozen=True, array_like=True):
     @property
     def told(self) -> bool:
         return self.state in ("suspect", "firing")
+
+    def clears_at(self, timing: Timing) -> Instant | None:
+        """When it is resolved, if it is over and stays so."""
+        return self.ended + span(timing.clear_seconds) if self.ended is not None and self.told else None
+
+    def deadlines(self, timing: Timing) -> list[Instant]:
+        """Instants at which it may change by itself."""
+        instants = (self.suspect_at, self.fire_at, self.clears_at(timing), self.forget_at)
+        return [instant for instant in instants if instant is not None]
 
 
 class Correlation(msgspec.Struct, frozen=True):
@@ -178,11 +190,36 @@ def level_of(said: Statement) -> Level:
         except msgspec.DecodeError:
             hints = _Hints()
     members = (hints.members or hints.nodes or ()) if said.kind == "job" else ()
-    return Level(said, "", root=True, active=True, onset=said.first_bad_at, job=hints.job, members=members)
+    return Level(
+        said, "", root=True, active=True, onset=said.first_bad_at, grave=said.severity != "info",
+        job=hints.job, members=members,
+    )  # fmt: skip
+
+
+def restated(level: Level, said: Statement) -> Level:
+    """The level with its newest words; evidence that was let go of is not taken up again."""
+    kept = said if level.root or level.said.evidence is not None else replace(said, evidence=None)
+    return replace(level, said=kept, grave=level.grave or said.severity != "info")
+
+
+def opened(level: Level, at: Instant, since: Instant) -> Case:
+    """A case of the level's own, named by what it is about and since when."""
+    said = level.said
+    name = incident_id(said.cause, said.kind, (said.entity,), moment(since))
+    return Case(name, said.cause, said.kind, opened=at, starts_at=level.onset, last_onset=level.onset)
+
+
+def rank(level: Level) -> tuple[int, Instant, Key]:
+    """Causes before symptoms, then the earlier."""
+    return (CAUSE_BY_NAME[level.said.cause].order, level.onset, level.said.key)
 
 
 def microseconds(time: datetime) -> Instant:
     return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def span(seconds: float) -> Instant:
+    return round(seconds * 1_000_000)
 
 
 def moment(time: Instant) -> datetime:

@@ -159,7 +159,9 @@ def leans_on(topology: Topology, kind: str, entity: str, members: Iterable[str])
 def shares(topology: Topology, cause: str, kind: str, entity: str) -> tuple[Place, ...]:
     """The domains over which a root of this cause merges with its like."""
     merge = MERGE_BY_CAUSE.get(cause)
-    return () if merge is None else tuple(place for over in merge.over for place in _DOMAINS[over](topology, kind, entity))
+    return (
+        () if merge is None else tuple(place for over in merge.over for place in _DOMAINS[over](topology, kind, entity))
+    )
 
 
 def feeds_of(topology: Topology, node: str) -> tuple[str, ...]:

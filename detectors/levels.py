@@ -10,8 +10,8 @@ from schemas.columns import UTC_MICROSECONDS
 
 LEVEL_COLUMNS = pl.Schema(
     {
-        "entity": pl.String, "time": UTC_MICROSECONDS, "bad": pl.Boolean, "run_began": UTC_MICROSECONDS,
-        "active": pl.Boolean, "first_bad_at": UTC_MICROSECONDS,
+        "entity": pl.String(), "time": UTC_MICROSECONDS, "bad": pl.Boolean(), "run_began": UTC_MICROSECONDS,
+        "active": pl.Boolean(), "first_bad_at": UTC_MICROSECONDS,
     }
 )  # fmt: skip
 

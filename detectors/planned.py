@@ -40,7 +40,8 @@ def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """Plans over a domain become plans over the domain and each of its nodes."""
     wide = plans.filter(pl.col("kind").is_in(DOMAINS))
     nodes = [
-        (topology.nodes_under(kind, entity), starts_at, ends_at) for kind, entity, starts_at, ends_at in wide.iter_rows()
+        (topology.nodes_under(kind, entity), starts_at, ends_at)
+        for kind, entity, starts_at, ends_at in wide.iter_rows()
     ]
     below = pl.DataFrame(
         nodes,
@@ -50,7 +51,9 @@ def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     return pl.concat([plans, below.select(pl.lit("node").alias("kind"), "entity", "starts_at", "ends_at")])
 
 
-def forgiven(judged: pl.DataFrame, plans: pl.DataFrame, keys: Mapping[str, str], *, at: str, limit: timedelta) -> pl.Series:
+def forgiven(
+    judged: pl.DataFrame, plans: pl.DataFrame, keys: Mapping[str, str], *, at: str, limit: timedelta
+) -> pl.Series:
     """Whether a plan touches [at - limit, at], for each row. keys: kind of plan -> the row's column with the id."""
     rows = judged.with_row_index("row_number")
     if plans.is_empty() or rows.is_empty():

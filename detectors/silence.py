@@ -19,6 +19,13 @@ def intervals(count: float, interval_seconds: float) -> timedelta:
     return timedelta(seconds=(count + JITTER_INTERVALS) * interval_seconds)
 
 
+def seconds(duration: pl.Expr) -> pl.Expr:
+    """A duration as seconds, to the millisecond. Multiplied, not divided: Polars divides a column by a scalar with
+    another rounding when the column has one row, and a finding must not depend on how many rows came with it.
+    """
+    return (duration.dt.total_microseconds() * 1e-6).round(3)
+
+
 def silences(
     rows: pl.DataFrame, state: pl.DataFrame, *, by: Sequence[str], now: datetime, limit: timedelta
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -76,5 +83,7 @@ def heard_alone(
         returns.select(group, next_return="time").sort("next_return"), left_on="base", right_on="next_return",
         by=group, strategy="forward", coalesce=False, allow_exact_matches=False, check_sortedness=False,
     )  # fmt: skip
-    alone = pl.col("heard").is_not_null() & (pl.col("next_return").is_null() | (pl.col("heard") < pl.col("next_return")))
+    alone = pl.col("heard").is_not_null() & (
+        pl.col("next_return").is_null() | (pl.col("heard") < pl.col("next_return"))
+    )
     return bounded.filter(alone).drop("proven", "next_return")

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
-from detectors.correlate import Correlation, correlate
+from detectors.correlate import correlate
+from detectors.correlation_state import Correlation
 from schemas.admission import QUARANTINE_COLUMNS
 from schemas.columns import UTC_MICROSECONDS
 from schemas.finding import TelemetryHealth
@@ -23,7 +24,9 @@ from schemas.topology import Topology
 
 LATE_COLUMNS = pl.Schema({name: column.dtype for name, column in Late.columns().items()})
 HEALTH_COLUMNS = pl.Schema({name: column.dtype for name, column in TelemetryHealth.columns().items()})
-SOURCE_COLUMNS = pl.Schema({"table": pl.String, "source": pl.String, "newest": UTC_MICROSECONDS})
+SOURCE_COLUMNS = pl.Schema({"table": pl.String(), "source": pl.String(), "newest": UTC_MICROSECONDS})
+TABLE_SOURCES: Mapping[str, str] = {table.name: table.source for table in TABLES}
+NO_RULE = pl.lit(None, pl.String)
 ALLOWED_LATENESS_SECONDS: Mapping[str, float] = {"events": 0.0, "metrics": 1.0}
 
 
@@ -105,7 +108,6 @@ class Engine:
     ) -> tuple[dict[str, pl.DataFrame], pl.DataFrame, pl.DataFrame]:
         accepted: dict[str, pl.DataFrame] = {}
         lates: list[pl.DataFrame] = [pl.DataFrame(schema=LATE_COLUMNS)]
-        seen: list[pl.DataFrame] = [state.sources]
         for table in TABLES:
             rows = batch.tables.get(table.name)
             if rows is None or rows.is_empty():
@@ -115,12 +117,7 @@ class Engine:
             in_time, behind = _split_late(table, rows, newest, allowed)
             accepted[table.name] = _unrepeated(table, in_time, state.pending.get(table.name))
             lates.append(behind)
-            seen.append(
-                in_time.group_by(source=table.source).agg(newest=pl.col(table.time).max())
-                .select(pl.lit(table.name).alias("table"), "source", "newest")
-            )  # fmt: skip
-        sources = pl.concat(seen).group_by("table", "source").agg(pl.col("newest").max()).sort("table", "source")
-        return accepted, pl.concat(lates), sources
+        return accepted, pl.concat(lates), newest_of_sources(state.sources, accepted)
 
     def _detect(
         self, state: EngineState, released: Mapping[str, pl.DataFrame], now: datetime
@@ -137,6 +134,16 @@ class Engine:
         return ordered(*said), states
 
 
+def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """SOURCE_COLUMNS with these rows seen too."""
+    seen = [
+        tables[table.name].group_by(source=table.source).agg(newest=pl.col(table.time).max())
+        .select(pl.lit(table.name).alias("table"), "source", "newest")
+        for table in TABLES if table.name in tables
+    ]  # fmt: skip
+    return pl.concat([known, *seen]).group_by("table", "source").agg(pl.col("newest").max()).sort("table", "source")
+
+
 def _split_late(
     table: Table, rows: pl.DataFrame, newest: pl.DataFrame, allowed: timedelta
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -145,9 +152,7 @@ def _split_late(
     Newest is what the source had sent before the row, in order of arrival, so that cutting the batch changes nothing.
     """
     known = rows.join(newest.select(pl.col("source").alias(table.source), "newest"), on=table.source, how="left")
-    before = pl.max_horizontal(
-        pl.col(table.time).cum_max().shift(1).over(table.source), pl.col("newest")
-    )
+    before = pl.max_horizontal(pl.col(table.time).cum_max().shift(1).over(table.source), pl.col("newest"))
     behind = before - pl.col(table.time)
     marked = known.with_columns(_behind=behind).drop("newest")
     is_late = (pl.col("_behind") > allowed).fill_null(value=False)
@@ -192,32 +197,20 @@ def _health(
     accepted: Mapping[str, pl.DataFrame], late: pl.DataFrame, quarantined: pl.DataFrame, now: datetime
 ) -> pl.DataFrame:
     """What admission did per source, with the batch's watermark as its time."""
-    counts = [
-        rows.group_by(source=TABLE_SOURCES[name]).len().select(
-            pl.lit(name).alias("table"), "source", pl.lit("rows").alias("what"), "len", pl.lit(None, pl.String).alias("rule")
-        )
+    taken = [
+        rows.select(table=pl.lit(name), source=pl.col(TABLE_SOURCES[name]), what=pl.lit("rows"), rule=NO_RULE)
         for name, rows in accepted.items()
-    ]  # fmt: skip
-    counts.append(
-        late.group_by("table", "source").len()
-        .select("table", "source", pl.lit("late").alias("what"), "len", pl.lit(None, pl.String).alias("rule"))
-    )  # fmt: skip
-    counts.append(
-        quarantined.with_columns(pl.col("table", "source").fill_null("unknown"))
-        .group_by("table", "source").agg(pl.len(), pl.col("rule").mode().sort().first())
-        .select("table", "source", pl.lit("quarantined").alias("what"), "len", "rule")
-    )  # fmt: skip
+    ]
+    behind = late.select("table", "source", what=pl.lit("late"), rule=NO_RULE)
+    refused = quarantined.select(
+        pl.col("table", "source").fill_null("unknown"), what=pl.lit("quarantined"), rule=pl.col("rule")
+    )
+    counts = [(pl.col("what") == what).sum().cast(pl.Int64).alias(what) for what in ("rows", "late", "quarantined")]
     return (
-        pl.concat(counts)
+        pl.concat([*taken, behind, refused])
         .group_by("table", "source")
-        .agg(
-            *(pl.col("len").filter(pl.col("what") == what).sum().cast(pl.Int64).alias(what) for what in ("rows", "late", "quarantined")),
-            reason=pl.col("rule").drop_nulls().first(),
-        )
-        .with_columns(time=pl.lit(now, UTC_MICROSECONDS), truncated=pl.lit(None, pl.Boolean))
+        .agg(*counts, reason=pl.col("rule").drop_nulls().mode().sort().first())
+        .with_columns(time=pl.lit(now, UTC_MICROSECONDS))
         .select(HEALTH_COLUMNS.names())
         .sort("table", "source")
-    )  # fmt: skip
-
-
-TABLE_SOURCES: Mapping[str, str] = {table.name: table.source for table in TABLES}
+    )

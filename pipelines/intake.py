@@ -1,6 +1,6 @@
 """From decoded pieces to a batch: every source brings its rows through the door here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -14,7 +14,7 @@ class Piece:
 
     table: str
     frame: pl.DataFrame
-    origin: Origin = Origin()
+    origin: Origin = field(default_factory=Origin)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ SECONDS = 30.0
 RENEW_SECONDS = 10.0
 
 
-class Held(RuntimeError):  # noqa: N818  says what is so; the command line prints it as one line
+class Held(RuntimeError):
     """Another process ingests; the message says which."""
 
 

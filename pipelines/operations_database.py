@@ -25,7 +25,7 @@ MEMORY = ":memory:"
 WRITER_LOCK = 0x686F7473  # any number will do, as long as every process of ours uses the same one
 
 
-class StoreUnavailable(Exception):  # noqa: N818 - says what is so; the CLI prints it as one line
+class StoreUnavailable(Exception):
     """The operations database is missing, locked, unreachable or not ours. The message names the path or the URL."""
 
 
@@ -100,7 +100,7 @@ def open_database(where: str | Path, *, create: bool, busy_seconds: float = BUSY
             json_deserializer=msgspec.json.decode,
             hide_parameters=True,
         )
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         # The text may hold a password, so it is not repeated.
         raise StoreUnavailable(
             "operations store: the URL cannot be read; wanted postgresql://user@host/database"

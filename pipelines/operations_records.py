@@ -10,7 +10,7 @@ from schemas.incident import Incident
 MATCHERS = ("incident", "cause", "severity", "root_kind", "root", "member")
 
 
-class NotFound(LookupError):  # noqa: N818 - says what is so; the CLI prints it as one line
+class NotFound(LookupError):
     """There is no such thing in the store. The message says what was asked for and where to look."""
 
     def __str__(self) -> str:

@@ -30,17 +30,19 @@ class Sealed:
 
 
 def seal(store: TelemetryStore, before: datetime) -> tuple[Sealed, ...]:
-    """Seal every whole hour that ended at or before `before`. Rows the engine still holds back stay live."""
+    """Seal every whole hour that ended at or before `before`.
+
+    Rows that the engine still holds back are in its state too; rows that come after their hour was sealed make one
+    more part of it. So a stream that ended long ago, or one that is behind, holds nobody up.
+    """
     done: list[Sealed] = []
     with store.connected() as connection:
-        judged = connection.execute("select min(now) from engine_state").fetchone()
-        limit = min(before, judged[0]) if judged and judged[0] else before
         for name, _ in STORED:
             column = TIME_COLUMNS.get(name, "time")
             hours = connection.execute(
                 f"select distinct date_trunc('hour', {column}) as hour from live.{name} "
                 f"where hour + interval 1 hour <= ? order by 1",
-                [limit],
+                [before],
             ).fetchall()
             done.extend(_seal_hour(store, connection, name, hour) for (hour,) in hours)
     return tuple(done)

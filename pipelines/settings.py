@@ -83,12 +83,25 @@ class LimitSettings(Section):
     buffered_rows_maximum: int = Field(default=5_000_000, gt=0)
 
 
+class DagsterSettings(Section):
+    """scheduled_source: what the schedule ingests, as `--from` of `hotspare ingest` takes it, or `simulated`.
+    drop_folder: a recording or a file put there is ingested once it has stopped changing. lag_messages_minimum: so
+    many unread Kafka messages start a run before the schedule does. keep_runs_days: older runs are forgotten.
+    """
+
+    scheduled_source: str = "simulated"
+    drop_folder: Path = Path("var/drop")
+    lag_messages_minimum: int = Field(default=1000, ge=1)
+    keep_runs_days: float = Field(default=3.0, gt=0)
+
+
 class Settings(Section):
     store: StoreSettings = StoreSettings()
     kafka: KafkaSettings = KafkaSettings()
     topology: TopologySettings = TopologySettings()
     limits: LimitSettings = LimitSettings()
     recovery: RecoverySettings = RecoverySettings()
+    dagster: DagsterSettings = DagsterSettings()
     topics: dict[str, str] = Field(default_factory=dict, description="topic -> format, for other producers' topics")
     detectors: dict[str, dict[str, Any]] = Field(default_factory=dict, description="detector -> threshold -> value")
 
@@ -129,8 +142,11 @@ def configured(settings: Settings, where: str = "settings") -> tuple[Detector, .
 def _tuned(detector: Detector, thresholds: dict[str, Any], where: str) -> Detector:
     if not thresholds:
         return detector
-    assert dataclasses.is_dataclass(detector) and not isinstance(detector, type)
-    fields = {field.name: field.default for field in dataclasses.fields(detector) if isinstance(field.default, int | float)}
+    assert dataclasses.is_dataclass(detector)
+    assert not isinstance(detector, type)
+    fields = {
+        field.name: field.default for field in dataclasses.fields(detector) if isinstance(field.default, int | float)
+    }
     for key, value in thresholds.items():
         place = f"{where}: detectors.{detector.name}.{key}"
         if key not in fields:

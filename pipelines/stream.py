@@ -7,13 +7,13 @@ one, up to a bound.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 
 from detectors.contract import Detector
-from pipelines.engine import Batch, Engine, EngineState, Step
+from pipelines.engine import Batch, Engine, Step
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import Executor
 from pipelines.recovery.recover import recover
@@ -77,57 +77,60 @@ class Stream:
         tally = Tally() if state is None else Tally(began=state.now, now=state.now)
         if state is not None:
             self._respond(engine, state.correlation.incidents, state.now)
-        unwritten: list[Step] = []
+        written, unwritten = offsets, list[Step]()
         started = time.monotonic()
         for arrival in self.source.arrivals(offsets):
-            if state is None:
+            if state is None or state.sources.is_empty():  # nothing but refused messages has come so far
                 state = engine.start(_earliest(arrival.batch))
             step = engine.step(state, arrival.batch)
             state = step.state
             actions = self._respond(engine, step.incidents, state.now)
             unwritten.append(step)
             offsets = {**offsets, **arrival.offsets}
-            unwritten = self._flush(unwritten, offsets)
+            if self._flush(unwritten, offsets, written):
+                written, unwritten = offsets, []
             tally = _added(tally, step, arrival.ignored, actions, time.monotonic() - started)
             progress(tally)
         if unwritten and self.store is not None:
-            self.store.flush(stream, unwritten, offsets)
+            self.store.flush(stream, unwritten, offsets, since=written)
         return tally
 
     def _respond(self, engine: Engine, incidents: tuple[Incident, ...], now: datetime) -> tuple[ActionRecord, ...]:
         responder = self.responder
         responder.operations.upsert_incidents(incidents, at=now)
-        return recover(
-            incidents, engine.topology, responder.operations, responder.settings, responder.executors, now
-        )
+        return recover(incidents, engine.topology, responder.operations, responder.settings, responder.executors, now)
 
-    def _flush(self, steps: list[Step], offsets: Offsets) -> list[Step]:
-        """Write what has gathered; what could not be written is returned for the next time."""
+    def _flush(self, steps: list[Step], offsets: Offsets, written: Offsets) -> bool:
+        """Write what has gathered. False: the file is held, so the steps wait for the next time. Nobody waits here, for
+        the next incident may be in what comes next; only a full buffer waits, and then gives up.
+        """
         if self.store is None:
-            return []
+            return True
+        rows = sum(frame.height for step in steps for frame in step.accepted.values())
+        store = self.store if rows > self.buffered_rows_maximum else replace(self.store, busy_seconds=0.0)
         try:
-            self.store.flush(self.source.stream, steps, offsets)
+            store.flush(self.source.stream, steps, offsets, since=written)
         except StoreBusy as busy:
-            rows = sum(frame.height for step in steps for frame in step.accepted.values())
             if rows > self.buffered_rows_maximum:
                 raise
-            log.warning("store_busy", reason=str(busy), buffered_rows=rows)
-            return steps
-        return []
+            if len(steps) == 1:
+                log.warning("store_busy", reason=str(busy), what="rows wait in memory until the file is free")
+            return False
+        return True
 
 
 def _earliest(batch: Batch) -> datetime:
     times = [frame[TABLE_BY_NAME[name].time].min() for name, frame in batch.tables.items() if not frame.is_empty()]
-    found = min((moment for moment in times if isinstance(moment, datetime)), default=batch.now)
-    return min(found, batch.now)
+    return min((moment for moment in times if isinstance(moment, datetime)), default=batch.now)
 
 
 def _added(
     tally: Tally, step: Step, ignored: Mapping[str, int], actions: tuple[ActionRecord, ...], elapsed: float
 ) -> Tally:
-    rows = {name: tally.rows.get(name, 0) for name in {**tally.rows, **step.accepted}}
+    names = {**tally.rows, **step.accepted}
+    fresh = {name: rows.height for name, rows in step.accepted.items()}
     return Tally(
-        rows={name: count + (step.accepted[name].height if name in step.accepted else 0) for name, count in rows.items()},
+        rows={name: tally.rows.get(name, 0) + fresh.get(name, 0) for name in names},
         findings=tally.findings + step.findings.height,
         quarantined=tally.quarantined + step.quarantined.height,
         late=tally.late + step.late.height,

@@ -49,7 +49,9 @@ def migrate(connection: duckdb.DuckDBPyConnection, segments: Path) -> None:
 
 def span_views(connection: duckdb.DuckDBPyConnection, segments: Path) -> None:
     """(Re)make the view of each table over its live rows and its sealed segments."""
-    sealed = connection.execute("select table_name, list(file order by file) from segments group by table_name").fetchall()
+    sealed = connection.execute(
+        "select table_name, list(file order by file) from segments group by table_name"
+    ).fetchall()
     files = dict(sealed)
     for name, _ in STORED:
         view = f"create or replace view main.{name} as select * from live.{name}"
@@ -73,7 +75,9 @@ def _first(connection: duckdb.DuckDBPyConnection) -> None:
         "create table offsets (stream varchar, topic varchar, partition integer, next_offset bigint, "
         "primary key (stream, topic, partition))"
     )
-    connection.execute("create table engine_state (stream varchar primary key, began timestamptz, now timestamptz, correlation blob)")
+    connection.execute(
+        "create table engine_state (stream varchar primary key, began timestamptz, now timestamptz, correlation blob)"
+    )
     connection.execute(
         "create table segments (table_name varchar, hour timestamptz, file varchar, row_count bigint, primary key (file))"
     )

@@ -18,7 +18,7 @@ import duckdb
 import polars as pl
 
 from detectors.contract import Detector
-from detectors.correlate import decode, encode
+from detectors.correlation_state import decode, encode
 from pipelines.engine import EngineState, Step
 from pipelines.telemetry_schema import migrate
 from schemas.tables import TABLES
@@ -60,7 +60,9 @@ class TelemetryStore:
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         if read_only and not self.path.exists():
-            raise StoreUnavailable(f"{self.path}: no telemetry store there; `hotspare ingest` or `hotspare demo` makes one")
+            raise StoreUnavailable(
+                f"{self.path}: no telemetry store there; `hotspare ingest` or `hotspare demo` makes one"
+            )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + self.busy_seconds
         while True:
@@ -68,11 +70,11 @@ class TelemetryStore:
                 return duckdb.connect(str(self.path), read_only=read_only)
             except duckdb.IOException as error:
                 if "lock" not in str(error):
-                    raise StoreUnavailable(f"{self.path}: not a DuckDB file that can be opened ({_first_line(error)})") from None
-                if time.monotonic() >= deadline:
-                    raise StoreBusy(
-                        f"{self.path}: held by {_holder(error)}; waited {self.busy_seconds:g} s"
+                    raise StoreUnavailable(
+                        f"{self.path}: not a DuckDB file that can be opened ({_first_line(error)})"
                     ) from None
+                if time.monotonic() >= deadline:
+                    raise StoreBusy(f"{self.path}: held by {_holder(error)}; waited {self.busy_seconds:g} s") from None
                 time.sleep(0.02)
             except duckdb.Error as error:
                 raise StoreUnavailable(f"{self.path}: {_first_line(error)}") from None
@@ -131,7 +133,9 @@ class TelemetryStore:
     def window(self, table: str, starts_at: datetime, ends_at: datetime) -> pl.DataFrame:
         """Rows of a telemetry table with starts_at <= time < ends_at, live and sealed."""
         column = next(entry.time for entry in TABLES if entry.name == table)
-        return self.query(f"select * from {table} where {column} >= ? and {column} < ? order by {column}", [starts_at, ends_at])
+        return self.query(
+            f"select * from {table} where {column} >= ? and {column} < ? order by {column}", [starts_at, ends_at]
+        )
 
 
 @contextmanager

@@ -59,18 +59,26 @@ def _names_arrow_table(table: Table, head: bytes, name: str) -> bool:
 # The order matters where one format can contain another's marks: the more particular come first.
 FORMATS: tuple[Format, ...] = (
     Format(sor.NAME, sor.decode, sor.looks_like),
-    *(Format(f"{wire_arrow.NAME} {table.name}", partial(wire_arrow.decode, table=table), partial(_names_arrow_table, table))
-      for table in TABLES),
+    *(
+        Format(
+            f"{wire_arrow.NAME} {table.name}",
+            partial(wire_arrow.decode, table=table),
+            partial(_names_arrow_table, table),
+        )
+        for table in TABLES
+    ),
     Format(nvidia_smi_xml.NAME, nvidia_smi_xml.decode, nvidia_smi_xml.looks_like),
     Format(nvidia_smi_capture.NAME, nvidia_smi_capture.decode, nvidia_smi_capture.looks_like),
     Format(nvidia_smi_text.NAME, nvidia_smi_text.decode, nvidia_smi_text.looks_like),
     Format(dcgm_text.NAME, dcgm_text.decode, dcgm_text.looks_like),
     Format(dcgm_dump.NAME, dcgm_dump.decode, dcgm_dump.looks_like),
-    *(Format(f"{wire.NAME} {table.name}", partial(wire.decode, table=table), partial(_names_table, table))
-      for table in TABLES),
+    *(
+        Format(f"{wire.NAME} {table.name}", partial(wire.decode, table=table), partial(_names_table, table))
+        for table in TABLES
+    ),
     Format(nvidia_smi_csv.NAME, nvidia_smi_csv.decode, nvidia_smi_csv.looks_like),
     Format(kernel_log.NAME, kernel_log.decode, kernel_log.looks_like),
-)  # fmt: skip
+)
 
 TOPICS: tuple[Topic, ...] = (
     *(Topic(f"{TOPIC_PREFIX}{table.name}", table, (table.name,)) for table in TABLES),

@@ -5,7 +5,6 @@ The state is carried from one block to the next; what is measured of it (noise, 
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from math import pi, sin
 
 import numpy as np
@@ -35,6 +34,11 @@ NODE_OVERHEAD_WATTS = 2800.0
 APPROACH_KELVIN = 4.0  # facility water to coolant at nominal heat: 3 to 5 K (domain.md 4.6)
 LOOP_SECONDS = 60.0  # time constant of the loop's volume behind the heat exchanger
 FACILITY_CELSIUS, FACILITY_SWING_CELSIUS, WARMEST_HOUR = 30.0, 1.5, 15.0
+
+
+def clock_share_at(limit_watts: Floats) -> Floats:
+    """What a power limit leaves of the loaded clock: the inverse of thermal.power_share, 1 at 700 W."""
+    return np.sqrt(np.clip((limit_watts - IDLE_WATTS) / (LOADED_WATTS - IDLE_WATTS), 0.03, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,18 +120,19 @@ class Cluster:
         noise = generator(self.seed, "load", block)
         common = 1 + 0.006 * noise.standard_normal(len(seconds))
         own = 1 + 0.006 * noise.standard_normal((len(seconds), layout.gpus), dtype=np.float32).astype(np.float64)
-        kept = _Kept(len(seconds), layout)
+        kept, limits = _Kept(len(seconds), layout), conditions.get("board_limit_watts")
         for t, second in enumerate(seconds):
             alive[t] &= ~self.shut_down
             share = self._share_of_load(t, float(second), alive[t], conditions, kept)
             load = self.idle_watts + (self.loaded_watts - self.idle_watts) * share * common[t] * own[t]
             dynamic = (load - self.idle_watts) * power_share(self.clock_share)
-            power = np.where(alive[t], np.clip(self.idle_watts + dynamic, 0.0, BOARD_LIMIT_WATTS), 0.0)
+            limit = BOARD_LIMIT_WATTS if limits is None else limits[t]
+            power = np.where(alive[t], np.clip(self.idle_watts + dynamic, 0.0, limit), 0.0)
             self._cool(t, float(second), power, conditions, kept)
             for gpu in np.flatnonzero(alive[t] & (self.temperature >= SHUTDOWN_CELSIUS)):
                 self.shut_down[gpu] = True
                 kept.shut_down.append((int(second), int(gpu)))
-        return kept.block(seconds, alive, node_on, conditions)
+        return kept.block(seconds, alive, node_on)
 
     def _switched_on(self, conditions: Conditions) -> tuple[Flags, Flags]:
         """(t, n) nodes that run: switched on and fed by a PDU. (t, g) GPUs that answer: on the bus of such a node."""
@@ -146,6 +151,9 @@ class Cluster:
         working = alive & self.layout.in_job
         slower = conditions.get("compute_factor")
         slowdown = 1 / self.clock_share if slower is None else slower[t] / self.clock_share
+        limits = conditions.get("board_limit_watts")
+        if limits is not None:
+            slowdown = slowdown / clock_share_at(limits[t])
         kept.completed[t] = self.job.advance(second, working, slowdown)
         kept.activity[t] = self.job.activity(second) if working.any() else 0.0
         kept.remember_job(t, self.job)
@@ -167,11 +175,13 @@ class Cluster:
             conductance = self.conductance
         inlet = self.inlet()
         heat = conductance * (self.temperature - inlet)
-        kept.remember(t, self.temperature, power, self.clock_share, heat, flow, inlet)
+        kept.temperature[t], kept.power[t], kept.share[t] = self.temperature, power, self.clock_share
+        kept.heat[t], kept.flow[t], kept.inlet[t] = heat, flow, inlet
         self.temperature = temperature_after(self.temperature, power, heat)
         self.clock_share, kept.hardware[t] = clock_share_after(self.clock_share, self.temperature)
         loop_heat, loop_liters = self._by_loop(heat), self._by_loop(flow)
-        facility = self.facility_celsius(second)
+        warmer = conditions.get("facility_rise_kelvin")
+        facility = self.facility_celsius(second) + (np.zeros(len(self.speeds)) if warmer is None else warmer[t])
         rise = loop_heat / (WATTS_PER_KELVIN_PER_LITER_PER_MINUTE * np.maximum(loop_liters, 1e-3))
         kept.supply[t], kept.return_[t], kept.facility[t] = self.supply, self.supply + rise, facility
         kept.loop_flow[t], kept.loop_heat[t], kept.speeds[t] = loop_liters, loop_heat, self.speeds
@@ -181,7 +191,7 @@ class Cluster:
     def _by_loop(self, values: Floats) -> Floats:
         """(g,) summed by CDU, (c,); what no CDU cools is left out."""
         count = len(self.layout.cdus)
-        return np.bincount(self.loop_of_gpu, values, count + 1)[:count]
+        return np.bincount(self.loop_of_gpu, values, count + 1)[:count].astype(np.float64)
 
 
 class _Kept:
@@ -193,24 +203,21 @@ class _Kept:
         self.temperature, self.power, self.share = np.empty(gpus), np.empty(gpus), np.empty(gpus)
         self.heat, self.flow, self.inlet = np.empty(gpus), np.empty(gpus), np.empty(gpus)
         self.hardware = np.zeros(gpus, dtype=np.bool_)
-        self.supply, self.return_, self.loop_flow, self.loop_heat = (np.empty(loops) for _ in range(4))
+        self.supply, self.return_, self.facility = (np.empty(loops) for _ in range(3))
+        self.loop_flow, self.loop_heat = np.empty(loops), np.empty(loops)
         self.speeds = np.empty((*loops, PUMPS_PER_CDU))
-        self.facility, self.activity, self.step_seconds, self.saved_at = (np.empty(length) for _ in range(4))
+        self.activity, self.step_seconds, self.saved_at = (np.empty(length) for _ in range(3))
         self.steps, self.saved_steps = np.zeros(length, dtype=np.int64), np.zeros(length, dtype=np.int64)
         self.completed = np.zeros(length, dtype=np.bool_)
         self.job_shares: list[Floats] = []
         self.shut_down: list[tuple[int, int]] = []
-
-    def remember(self, t: int, temperature: Floats, power: Floats, share: Floats, heat: Floats, flow: Floats, inlet: Floats) -> None:  # fmt: skip  # noqa: E501, PLR0913  # one second of six quantities
-        self.temperature[t], self.power[t], self.share[t] = temperature, power, share
-        self.heat[t], self.flow[t], self.inlet[t] = heat, flow, inlet
 
     def remember_job(self, t: int, job: TrainingJob) -> None:
         self.steps[t], self.step_seconds[t] = job.step, job.step_seconds
         self.saved_steps[t], self.saved_at[t] = job.checkpoint_step, job.checkpoint_time
         self.job_shares.append(job.own_shares)
 
-    def block(self, seconds: Floats, alive: Flags, node_on: Flags, conditions: Conditions) -> Block:
+    def block(self, seconds: Floats, alive: Flags, node_on: Flags) -> Block:
         length, nodes = node_on.shape
         by_node = self.power.reshape(length, nodes, self.layout.slots).sum(axis=2)
         return Block(

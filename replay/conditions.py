@@ -30,6 +30,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("plate_flow_share", "gpu", 1.0, "flow through the plate over what the loop's head would give"),
     Quantity("plate_resistance_factor", "gpu", 1.0, "conduction resistance over its own when new"),
     Quantity("compute_factor", "gpu", 1.0, "time the rank needs for its share over the usual"),
+    Quantity("board_limit_watts", "gpu", 700.0, "what the driver lets the board draw"),
     Quantity("ecc_correctable_per_second", "gpu", 0.0, "corrected errors beyond the background"),
     Quantity("ecc_uncorrectable", "gpu", 0, "uncorrected errors since the scenario began"),
     Quantity("rows_remapped_uncorrectable", "gpu", 0, "rows remapped since the scenario began"),
@@ -39,6 +40,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("feed_on", "pdu", True, "the PDU feeds its nodes"),
     Quantity("meter_on", "pdu", True, "the PDU's meter sends"),
     Quantity("pump_target", "pump", 1.0, "speed the pump is driven at, share of nominal"),
+    Quantity("facility_rise_kelvin", "cdu", 0.0, "facility water above its usual temperature"),
     Quantity("level_lost_percent", "cdu", 0.0, "coolant lost from the reservoir"),
     Quantity("leak_severity", "cdu", 0, "0 ok, 1 warning, 2 critical"),
     Quantity("link_on", "link", True, "the cable and both ports work"),
@@ -70,15 +72,28 @@ class DriverEvent:
     recovery_action: str | None = None
 
 
+@dataclass(frozen=True)
+class PlannedTime:
+    """One row of maintenance, from and to in seconds of the scenario; the job restarts without the node then."""
+
+    announced: int
+    starts: int
+    ends: int
+    node: str
+    reason: str
+    restarts: int
+
+
 @dataclass(eq=False)
 class Conditions:
-    """seconds: the block's seconds since the scenario began, (t,). fiber_losses_db: link -> (from second, dB)."""
+    """seconds: the block's seconds since the scenario began, (t,). fiber_losses_db: link -> (from, to, dB)."""
 
     seconds: Floats
     layout: Layout
     optic_shifts: list[OpticShift] = field(default_factory=list)
     driver_events: list[DriverEvent] = field(default_factory=list)
-    fiber_losses_db: dict[int, tuple[float, float]] = field(default_factory=dict)
+    planned: list[PlannedTime] = field(default_factory=list)
+    fiber_losses_db: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     silent: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     _bent: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
@@ -101,18 +116,13 @@ class Conditions:
 
     def _shape(self, domain: Domain) -> tuple[int, ...]:
         layout = self.layout
-        match domain:
-            case "gpu":
-                return (layout.gpus,)
-            case "node":
-                return (len(layout.nodes),)
-            case "pdu":
-                return (len(layout.pdus),)
-            case "cdu":
-                return (len(layout.cdus),)
-            case "pump":
-                return (len(layout.cdus), PUMPS_PER_CDU)
-            case "link":
-                return (len(layout.cables),)
-            case "end":
-                return (len(layout.end_device),)
+        counts: dict[Domain, tuple[int, ...]] = {
+            "gpu": (layout.gpus,),
+            "node": (len(layout.nodes),),
+            "pdu": (len(layout.pdus),),
+            "cdu": (len(layout.cdus),),
+            "pump": (len(layout.cdus), PUMPS_PER_CDU),
+            "link": (len(layout.fabric.cables),),
+            "end": (len(layout.fabric.end_device),),
+        }
+        return counts[domain]

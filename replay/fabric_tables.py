@@ -3,10 +3,10 @@
 import numpy as np
 import polars as pl
 
-from replay.cluster import Block
+from replay.cluster import FACILITY_CELSIUS, Block
 from replay.conditions import Conditions
 from replay.layout import Layout
-from replay.randomness import Flags, Floats, Integers, generator
+from replay.randomness import Array, Flags, Floats, Integers, generator
 from replay.rows import sampled_rows, ticks_of
 
 DEFAULT_GIGABITS = 400.0
@@ -24,18 +24,18 @@ class FabricTables:
 
     def __init__(self, seed: int, layout: Layout, starts_at: int, port_interval: int, optic_interval: int) -> None:
         drawn = generator(seed, "fabric")
-        ends, lanes = len(layout.end_device), layout.link_lanes
+        ends, lanes = len(layout.fabric.end_device), layout.fabric.link_lanes
         self.seed, self.layout, self.starts_at = seed, layout, starts_at
         self.port_interval, self.optic_interval = port_interval, optic_interval
-        gbps = np.array([rate or DEFAULT_GIGABITS for rate in layout.link_gbps])
-        self.gigabits = gbps[layout.end_link] if ends else np.zeros(0)
+        gbps = np.array([rate or DEFAULT_GIGABITS for rate in layout.fabric.link_gbps])
+        self.gigabits = gbps[layout.fabric.end_link] if ends else np.zeros(0)
         self.raw_decades = np.clip(drawn.normal(RAW_DECADES, RAW_DECADES_SPREAD, ends), -10.0, -7.3)
         self.load = np.clip(drawn.normal(LOAD_SHARE, 0.04, ends), 0.1, 0.6) * self.gigabits * 1e9 / 8
         self.waits_per_second = drawn.lognormal(8.0, 1.0, ends)
         self.sent = drawn.integers(0, 2**50, ends).astype(np.float64)
         self.received = drawn.integers(0, 2**50, ends).astype(np.float64)
         self.waits = drawn.integers(0, 2**34, ends).astype(np.float64)
-        self.downed = drawn.integers(0, 4, len(layout.cables))[layout.end_link] if ends else np.zeros(0)
+        self.downed = drawn.integers(0, 4, len(layout.fabric.cables))[layout.fabric.end_link] if ends else np.zeros(0)
         self.recoveries = drawn.integers(0, 3, ends)
         self.symbol_errors = np.where(drawn.random(ends) < 0.02, drawn.integers(1, 30, ends), 0)
         self.corrected = drawn.integers(0, 2**40, ends)
@@ -48,7 +48,8 @@ class FabricTables:
             "excessive_buffer_overrun_total": np.zeros(ends, dtype=np.int64),
         }
         names = pl.DataFrame(
-            {"device": layout.end_device, "port": layout.end_port}, schema={"device": pl.String, "port": pl.Int64}
+            {"device": layout.fabric.end_device, "port": layout.fabric.end_port},
+            schema={"device": pl.String, "port": pl.Int64},
         )
         self.ports = names.with_columns(pl.Series(name, values) for name, values in still.items())
         self.transmit_dbm = drawn.normal(1.5, 0.45, (ends, lanes))
@@ -59,18 +60,18 @@ class FabricTables:
         self.modules = names.select(pl.all().repeat_by(lanes).explode()).with_columns(
             lane=pl.Series(np.tile(np.arange(lanes), ends), dtype=pl.Int64)
         )
-        self._was_up = np.ones(len(layout.cables), dtype=np.bool_)
+        self._was_up = np.ones(len(layout.fabric.cables), dtype=np.bool_)
 
     def fabric_port(self, number: int, block: Block, conditions: Conditions) -> pl.DataFrame:
         noise = generator(self.seed, "fabric_port", number)
         ticks = ticks_of(block.seconds, self.port_interval)
         up, downs = self._link_states(block, conditions)
         decades = conditions.get("raw_error_decades")
-        rows: dict[str, list[np.ndarray]] = {}  # type: ignore[type-arg]  # integers, floats and flags
+        rows: dict[str, list[Array]] = {}
         begin = 0
         for tick in [*ticks, len(block.seconds)]:
             self._count(block, slice(begin, tick), up, downs)
-            end_up = up[min(tick, len(up) - 1)][self.layout.end_link]
+            end_up = up[min(tick, len(up) - 1)][self.layout.fabric.end_link]
             worse = 0.0 if decades is None else decades[min(tick, len(decades) - 1)]
             raw = 10.0 ** (self.raw_decades + worse + 0.04 * noise.standard_normal(len(end_up)))
             effective, symbol = self._correct(noise, raw, end_up * float(tick - begin))
@@ -101,7 +102,7 @@ class FabricTables:
         )
         kept = self._sending(block, conditions, "fabric_port", ticks)
         return sampled_rows(
-            "fabric_port", self.ports, self.layout.end_offset, self._times(block, ticks),
+            "fabric_port", self.ports, self.layout.fabric.end_offset, self._times(block, ticks),
             {**stacked, "state": state}, kept,
         )  # fmt: skip
 
@@ -119,9 +120,10 @@ class FabricTables:
             sent[at] -= shift.transmit_db[ticks][by_tick]
             lost[at] += shift.receive_db[ticks][by_tick]
             bias[at] *= shift.bias_factor[ticks][by_tick]
-        received = sent[:, self.layout.end_far] - lost + 0.03 * noise.standard_normal(shape)
-        lit = self._powered(block, ticks)[:, self.layout.end_far]
-        warm = self.module_celsius + (block.facility[ticks][:, None] - 30.0) + 0.2 * noise.standard_normal(shape[:2])
+        received = sent[:, self.layout.fabric.end_far] - lost + 0.03 * noise.standard_normal(shape)
+        lit = self._powered(block, ticks)[:, self.layout.fabric.end_far]
+        hall = block.facility[ticks].mean(axis=1, keepdims=True) - FACILITY_CELSIUS if block.facility.size else 0.0
+        warm = self.module_celsius + hall + 0.2 * noise.standard_normal(shape[:2])
         volts = self.supply_volts + 0.003 * noise.standard_normal(shape[:2])
         light = np.repeat(lit, shape[2], axis=1) & (received.reshape(len(ticks), -1) > -30.0)
         readings = {
@@ -137,7 +139,7 @@ class FabricTables:
             "temperature_alarm_high_celsius": np.full(shape, TEMPERATURE_ALARM_HIGH_CELSIUS),
         }
         kept = np.repeat(self._sending(block, conditions, "optic", ticks), shape[2], axis=1)
-        offsets = np.repeat(self.layout.end_offset, shape[2])
+        offsets = np.repeat(self.layout.fabric.end_offset, shape[2])
         return sampled_rows("optic", self.modules, offsets, self._times(block, ticks), readings, kept)
 
     def _times(self, block: Block, ticks: Integers) -> Integers:
@@ -146,7 +148,7 @@ class FabricTables:
     def _powered(self, block: Block, ticks: Integers) -> Flags:
         """(ticks, e) whether the end's host runs; switches always do."""
         with_switches = np.append(block.node_on[ticks], np.ones((len(ticks), 1), dtype=np.bool_), axis=1)
-        return with_switches[:, self.layout.end_node]
+        return with_switches[:, self.layout.fabric.end_node]
 
     def _sending(self, block: Block, conditions: Conditions, table: str, ticks: Integers) -> Flags:
         silent = conditions.silent.get(table)
@@ -154,11 +156,11 @@ class FabricTables:
         if silent is None:
             return powered
         quiet = np.append(silent[ticks], np.zeros((len(ticks), 1), dtype=np.bool_), axis=1)
-        return powered & ~quiet[:, self.layout.end_node]
+        return powered & ~quiet[:, self.layout.fabric.end_node]
 
     def _link_states(self, block: Block, conditions: Conditions) -> tuple[Flags, Flags]:
         """(t, l) links that are up; (t, l) links that went down in that second."""
-        links, given = self.layout.link_ends, conditions.get("link_on")
+        links, given = self.layout.fabric.link_ends, conditions.get("link_on")
         length = len(block.seconds)
         up = np.ones((length, len(links)), dtype=np.bool_) if given is None else given.copy()
         if not block.node_on.all():
@@ -173,11 +175,11 @@ class FabricTables:
         if span.start == span.stop:
             return
         worked = block.activity[span] @ up[span].astype(np.float64)
-        busy = worked[self.layout.end_link]
+        busy = worked[self.layout.fabric.end_link]
         self.sent += self.load * busy
-        self.received += (self.load * busy)[self.layout.end_far]
+        self.received += (self.load * busy)[self.layout.fabric.end_far]
         self.waits += self.waits_per_second * busy
-        fallen = downs[span].sum(axis=0)[self.layout.end_link]
+        fallen = downs[span].sum(axis=0)[self.layout.fabric.end_link]
         self.downed = self.downed + fallen
         self.recoveries = self.recoveries + fallen
 

@@ -9,7 +9,7 @@ from replay.cluster import Block
 from replay.conditions import PUMPS_PER_CDU, Conditions
 from replay.hydraulics import NOMINAL_HEAD_KPA, NOMINAL_RPM, pump_powers
 from replay.layout import Layout
-from replay.randomness import Floats, Integers, generator
+from replay.randomness import Flags, Floats, Integers, generator
 from replay.rows import sampled_rows, ticks_of
 from replay.thermal import PLATE_LITERS_PER_MINUTE, WATER_WATTS_PER_KELVIN_PER_LITER_PER_MINUTE
 
@@ -63,7 +63,7 @@ class FacilityTables:
         liters = block.loop_flow[ticks]
         head = NOMINAL_HEAD_KPA * (liters / self.nominal_liters) ** 2
         static = STATIC_KPA - KPA_PER_LEVEL_PERCENT * gone
-        facility = np.broadcast_to(block.facility[ticks][:, None], shape)
+        facility = block.facility[ticks]
         facility_stream = WATER_WATTS_PER_KELVIN_PER_LITER_PER_MINUTE * FACILITY_FLOW_SHARE * self.nominal_liters
         readings = {
             "supply_celsius": _read(noise, block.supply[ticks], 0.04),
@@ -129,7 +129,7 @@ class FacilityTables:
             "power", self.meters, offsets, self._times(block, ticks), {**ordered, "breaker": breaker}, kept
         )
 
-    def _loads(self, block: Block, ticks: Integers, fed: np.ndarray) -> Floats:  # type: ignore[type-arg]  # flags
+    def _loads(self, block: Block, ticks: Integers, fed: Flags) -> Floats:
         """(ticks, p) watts drawn from each PDU."""
         count, (first, second) = len(self.layout.pdus), self.layout.node_feeds.T
         live = np.concatenate([fed, np.zeros((len(ticks), 1), dtype=np.bool_)], axis=1)

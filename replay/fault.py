@@ -54,8 +54,8 @@ class Fault(Protocol):
     def watched(self, layout: Layout) -> Integers:
         """GPUs whose throttling this fault causes; empty for one that throttles none."""
 
-    def truth(self, layout: Layout, throttling: Throttling) -> Truth:
-        """The label."""
+    def truth(self, layout: Layout, throttling: Throttling) -> Truth | None:
+        """The label; None for what is odd but not wrong."""
 
     def unknown(self, layout: Layout) -> str | None:
         """What is wrong with where it strikes, in a few words; None when the topology has that place."""

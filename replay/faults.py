@@ -1,10 +1,11 @@
-"""The catalogue of faults, read from top to bottom, and how a scenario's [[fault]] becomes one of them."""
+"""The catalogue of faults and disturbances, top to bottom, and how a [[fault]] of a scenario becomes one of them."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
 
+from replay.disturbances import ExporterRestart, FacilityStep, LostSamples, PlannedDrain, PowerCap
 from replay.fault import Fault
 from replay.faults_fabric import DirtyConnector, FiberBend, LinkFlap, OpticDecay
 from replay.faults_facility import CoolantLeak, PduCascade, PumpFailure
@@ -26,6 +27,11 @@ FAULTS: tuple[type[Fault], ...] = (
     LinkFlap,
     FiberBend,
     TelemetryStall,
+    PlannedDrain,
+    ExporterRestart,
+    LostSamples,
+    FacilityStep,
+    PowerCap,
 )
 
 

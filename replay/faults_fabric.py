@@ -17,7 +17,7 @@ MARGIN_DB, DECADES_PER_DB = 1.5, 1.0
 
 def decades_of(lost_db: Floats) -> Floats:
     """Powers of ten by which raw errors rise when a receiver loses that much light."""
-    return DECADES_PER_DB * np.maximum(lost_db - MARGIN_DB, 0.0)
+    return np.asarray(DECADES_PER_DB * np.maximum(lost_db - MARGIN_DB, 0.0), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,11 @@ class OneCable(Timed):
         return no_gpus()
 
     def unknown(self, layout: Layout) -> str | None:
-        return not_among("cable", self.entity, layout.link_index)
+        return not_among("cable", self.entity, layout.fabric.link_index)
 
     def ends(self, layout: Layout, first: str) -> tuple[int, int]:
         """The end called `first` (a or b), then the other one."""
-        a, b = layout.link_ends[layout.link_index[self.entity]]
+        a, b = layout.fabric.link_ends[layout.fabric.link_index[self.entity]]
         return (int(a), int(b)) if first == "a" else (int(b), int(a))
 
 
@@ -76,7 +76,7 @@ class DirtyConnector(OneCable):
     loss_db: float = 4.5
 
     def bend(self, conditions: Conditions) -> None:
-        lost = self.loss_db * self.active(conditions.seconds)
+        lost = self.loss_db * self.active(conditions.seconds).astype(np.float64)
         if lost.any():
             receiver, _ = self.ends(conditions.layout, self.end_of_link)
             none = np.zeros_like(lost)
@@ -109,7 +109,7 @@ class LinkFlap(OneCable):
             return
         since = seconds - self.at_seconds
         down = active & (since % self.every_seconds < self.down_seconds) & (since < self.times * self.every_seconds)
-        conditions.bend("link_on")[down, conditions.layout.link_index[self.entity]] = False
+        conditions.bend("link_on")[down, conditions.layout.fabric.link_index[self.entity]] = False
         for end in self.ends(conditions.layout, "a"):
             conditions.bend("raw_error_decades")[:, end] += self.error_decades * active
 
@@ -133,9 +133,9 @@ class FiberBend(OneCable):
         active = self.active(conditions.seconds)
         if not active.any():
             return
-        link = conditions.layout.link_index[self.entity]
-        conditions.fiber_losses_db[link] = (float(self.at_seconds), self.loss_db)
-        lost = self.loss_db * active
+        link = conditions.layout.fabric.link_index[self.entity]
+        conditions.fiber_losses_db[link] = (self.at_seconds, self.end or float("inf"), self.loss_db)
+        lost = self.loss_db * active.astype(np.float64)
         none = np.zeros_like(lost)
         for end in self.ends(conditions.layout, "a"):
             conditions.optic_shifts.append(OpticShift(end, None, lost, none, none + 1))

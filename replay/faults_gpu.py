@@ -81,8 +81,8 @@ class MemoryDecay(OneGpu):
         conditions.bend("row_remap_pending")[:, gpu] |= pending
         conditions.bend("row_remap_failure")[:, gpu] |= failed
         told = (
-            (self.first_remap_seconds, 63, "Row Remapper: New row (0x00000000004d1a7f) marked for remapping, reset gpu to activate."),
-            (self.remap_failure_seconds, 64, "Row Remapper: Failed to remap row (0x00000000004d1a80)."),
+            (self.first_remap_seconds, 63, "Row Remapper: New row (0x4d1a7f) marked for remapping."),
+            (self.remap_failure_seconds, 64, "Row Remapper: Failed to remap row (0x4d1a80)."),
         )  # fmt: skip
         for after, code, text in told:
             if self.at_seconds + after in seconds:

@@ -1,5 +1,6 @@
 """OTDR shots into a few long cables: otdr_trace and otdr_event rows. Single mode at 1310 nm, behind a launch cord."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from replay.scenario import OtdrPlan
 # G.652 at 1310 nm (domain.md 4.5).
 GROUP_INDEX = 1.4676
 DB_PER_METER = 0.35e-3
-WAVELENGTH_NANOMETERS, PULSE_NANOSECONDS, PULSE_METERS = 1310.0, 5.0, 0.51
+WAVELENGTH_NANOMETERS, PULSE_NANOSECONDS, PULSE_METERS = 1310.0, 3.0, 0.31
 SPACING_METERS, LAUNCH_METERS, TAIL_METERS = 0.1, 20.0, 15.0
 NOISE_FLOOR_DB = -22.0
 DEFAULT_LENGTH_METERS = 50.0
@@ -26,75 +27,96 @@ class FiberTables:
 
     def __init__(self, seed: int, layout: Layout, starts_at: int, plan: OtdrPlan, faulted: tuple[str, ...]) -> None:
         self.seed, self.layout, self.starts_at, self.plan = seed, layout, starts_at, plan
-        lengths = np.array([length or 0.0 for length in layout.link_lengths])
+        lengths = np.array([length or 0.0 for length in layout.fabric.link_lengths])
         longest = np.argsort(-lengths, kind="stable")[: plan.cables].tolist()
-        self.measured = sorted({*longest, *(layout.link_index[cable] for cable in faulted)})
+        self.measured = sorted({*longest, *(layout.fabric.link_index[cable] for cable in faulted)})
 
-    def shots(self, block: Block, conditions: Conditions) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Traces and events of the shots taken in this block."""
-        traces: list[dict[str, Any]] = []
-        events: list[dict[str, Any]] = []
+    def traces(self, block: Block, conditions: Conditions) -> pl.DataFrame:
+        return event_rows("otdr_trace", [self._trace(second, link, conditions) for second, link in self._shots(block)])
+
+    def events(self, block: Block, conditions: Conditions) -> pl.DataFrame:
+        shots = self._shots(block)
+        rows = [row for second, link in shots for row in self._events(second, link, conditions)]
+        return event_rows("otdr_event", rows)
+
+    def _shots(self, block: Block) -> list[tuple[int, int]]:
+        """(second, link) of the shots taken in this block."""
         first, interval = self.plan.first_shot_seconds, self.plan.shot_interval_seconds
-        for second in block.seconds.astype(np.int64).tolist():
-            if second >= first and (second - first) % interval == 0:
-                for link in self.measured:
-                    bend = conditions.fiber_losses_db.get(link, (float("inf"), 0.0))
-                    self._shot(second, link, bend[1] if second >= bend[0] else 0.0, traces, events)
-        return event_rows("otdr_trace", traces), event_rows("otdr_event", events)
+        seconds = block.seconds.astype(np.int64).tolist()
+        taken = [second for second in seconds if second >= first and (second - first) % interval == 0]
+        return [(second, link) for second in taken for link in self.measured]
 
-    def _shot(self, second: int, link: int, bend_db: float, traces: list[dict[str, Any]], events: list[dict[str, Any]]) -> None:  # fmt: skip
+    def _span(self, second: int, link: int, conditions: Conditions) -> "_Span":
         place = generator(self.seed, "fiber", link)
-        noise = generator(self.seed, f"shot {second}", link)
-        length = self.layout.link_lengths[link] or DEFAULT_LENGTH_METERS
+        length = self.layout.fabric.link_lengths[link] or DEFAULT_LENGTH_METERS
+        since, until, bend_db = conditions.fiber_losses_db.get(link, (0.0, 0.0, 0.0))
         panel = length * float(place.uniform(0.35, 0.65))
-        near_db, panel_db = place.uniform(0.12, 0.3, 2)
-        near_reflectance, panel_reflectance, end_reflectance = place.normal((-54.0, -53.0, -45.0), 1.0)
-        # A shot repeats a loss to about 0.02 dB and a distance to a few centimetres.
-        found = [
-            (0.0, near_db + noise.normal(0, 0.015), near_reflectance, "1F9999LS"),
-            (panel, panel_db + bend_db + noise.normal(0, 0.015), panel_reflectance, "1F9999LS"),
-            (length, None, end_reflectance, "1E9999LS"),
-        ]
-        total = near_db + panel_db + bend_db + DB_PER_METER * length + noise.normal(0, 0.02)
-        told = {
-            "time": self.starts_at + second * 1_000_000,
-            "cable": self.layout.cables[link],
-            "fiber": "1",
-            "direction": "AB",
-        }
-        traces.append(
-            {
-                **told,
-                "wavelength_nanometers": WAVELENGTH_NANOMETERS,
-                "pulse_nanoseconds": PULSE_NANOSECONDS,
-                "group_index": GROUP_INDEX,
-                "length_meters": round(length + noise.normal(0, 0.02), 3),
-                "total_loss_db": round(float(total), 3),
-                "return_loss_db": round(44.0 + noise.normal(0, 0.2), 2),
-                "baseline": second == self.plan.first_shot_seconds,
-                "first_sample_meters": -LAUNCH_METERS,
-                "sample_spacing_meters": SPACING_METERS,
-                "samples_db": _backscatter(length, panel, near_db, panel_db + bend_db, noise).tolist(),
-            }
+        near_db, panel_db = place.uniform(0.12, 0.3, 2).tolist()
+        reflectances = place.normal((-54.0, -53.0, -45.0), 1.0).tolist()
+        return _Span(
+            length, panel, near_db, panel_db + (bend_db if since <= second < until else 0.0), tuple(reflectances)
         )
-        for number, (distance, loss, reflectance, code) in enumerate(found, start=1):
-            events.append(
-                {
-                    **told,
-                    "number": number,
-                    "distance_meters": round(distance + noise.normal(0, 0.02), 3),
-                    "loss_db": None if loss is None else round(float(loss), 3),
-                    "reflectance_db": round(float(reflectance) + noise.normal(0, 0.2), 2),
-                    "code": code,
-                }
+
+    def _told(self, second: int, link: int) -> dict[str, Any]:
+        cable = self.layout.fabric.cables[link]
+        return {"time": self.starts_at + second * 1_000_000, "cable": cable, "fiber": "1", "direction": "AB"}
+
+    def _trace(self, second: int, link: int, conditions: Conditions) -> dict[str, Any]:
+        span, noise = self._span(second, link, conditions), generator(self.seed, f"trace {second}", link)
+        total = span.near_db + span.panel_db + DB_PER_METER * span.length
+        return {
+            **self._told(second, link),
+            "wavelength_nanometers": WAVELENGTH_NANOMETERS,
+            "pulse_nanoseconds": PULSE_NANOSECONDS,
+            "group_index": GROUP_INDEX,
+            "length_meters": round(span.length + noise.normal(0, 0.02), 3),
+            "total_loss_db": round(total + noise.normal(0, 0.02), 3),
+            "return_loss_db": round(44.0 + noise.normal(0, 0.2), 2),
+            "baseline": second == self.plan.first_shot_seconds,
+            "first_sample_meters": -LAUNCH_METERS,
+            "sample_spacing_meters": SPACING_METERS,
+            "samples_db": _backscatter(span, noise).tolist(),
+        }
+
+    def _events(self, second: int, link: int, conditions: Conditions) -> list[dict[str, Any]]:
+        """A shot repeats a loss to about 0.015 dB and a distance to a few centimetres."""
+        span, noise = self._span(second, link, conditions), generator(self.seed, f"events {second}", link)
+        places = (
+            (0.0, span.near_db, "1F9999LS"),
+            (span.panel, span.panel_db, "1F9999LS"),
+            (span.length, None, "1E9999LS"),
+        )
+        return [
+            {
+                **self._told(second, link),
+                "number": number,
+                "distance_meters": round(distance + noise.normal(0, 0.02), 3),
+                "loss_db": None if loss is None else round(loss + noise.normal(0, 0.015), 3),
+                "reflectance_db": round(reflectance + noise.normal(0, 0.2), 2),
+                "code": code,
+            }
+            for number, ((distance, loss, code), reflectance) in enumerate(
+                zip(places, span.reflectances, strict=True), start=1
             )
+        ]
 
 
-def _backscatter(length: float, panel: float, near_db: float, panel_db: float, noise: np.random.Generator) -> Floats:
+@dataclass(frozen=True)
+class _Span:
+    """One fibre as it is: its length, where its panel is, and what its connectors lose and reflect."""
+
+    length: float
+    panel: float
+    near_db: float
+    panel_db: float
+    reflectances: tuple[float, ...]
+
+
+def _backscatter(span: _Span, noise: np.random.Generator) -> Floats:
     """Level relative to the first sample: slope, steps and spikes at the connectors, then the noise floor."""
-    distance = np.arange(-LAUNCH_METERS, length + TAIL_METERS, SPACING_METERS)
+    distance = np.arange(-LAUNCH_METERS, span.length + TAIL_METERS, SPACING_METERS)
     level = -DB_PER_METER * (distance + LAUNCH_METERS)
-    for at, loss, spike in ((0.0, near_db, 4.0), (panel, panel_db, 3.5), (length, 30.0, 9.0)):
+    for at, loss, spike in ((0.0, span.near_db, 4.0), (span.panel, span.panel_db, 3.5), (span.length, 30.0, 9.0)):
         level = level - np.where(distance > at + PULSE_METERS, loss, 0.0)
         level = level + np.where((distance >= at) & (distance <= at + PULSE_METERS), spike, 0.0)
     level = np.maximum(level, NOISE_FLOOR_DB + noise.normal(0, 1.0, len(level)))

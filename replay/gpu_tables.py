@@ -3,11 +3,11 @@
 import numpy as np
 import polars as pl
 
-from replay.cluster import IDLE_WATTS, Block
+from replay.cluster import Block, clock_share_at
 from replay.conditions import Conditions
 from replay.layout import Layout
-from replay.randomness import Flags, Floats, Integers, generator
-from replay.rows import event_rows, sampled_rows, ticks_of
+from replay.randomness import Array, Flags, Floats, Integers, generator
+from replay.rows import Column, event_rows, sampled_rows, ticks_of
 from replay.thermal import ACTING_CELSIUS, outlet_rise
 from schemas.gpu import (
     CLOCKS_EVENT_HARDWARE_SLOWDOWN,
@@ -63,10 +63,10 @@ class GpuTables:
         shape = (len(ticks), self.layout.gpus)
         temperature = block.temperature[ticks] + self.temperature_offset + 0.25 * noise.standard_normal(shape)
         power = block.power[ticks] + 1.5 * noise.standard_normal(shape)
-        clock, reasons, busy = self._clocks(block, ticks, noise)
+        clock, reasons, busy = self._clocks(block, conditions, ticks, noise)
         remapped = _at(conditions.get("rows_remapped_uncorrectable"), ticks, shape)
         kept = block.alive[ticks] & ~_silent(conditions, "gpu", ticks, self.layout)
-        readings = {
+        readings: dict[str, Column] = {
             "temperature_celsius": np.rint(temperature),
             "thermal_margin_celsius": ACTING_CELSIUS - np.rint(temperature),
             "memory_temperature_celsius": np.rint(
@@ -120,7 +120,7 @@ class GpuTables:
         outlet = block.inlet[ticks] + outlet_rise(block.heat[ticks], flow)
         gauge = flow * self.flow_gauge * (1 + 0.006 * noise.standard_normal(shape))
         node_on = block.node_on[ticks][:, self.layout.gpu_node]
-        readings = {
+        readings: dict[str, Column] = {
             "inlet_celsius": np.round(block.inlet[ticks] + 0.08 * noise.standard_normal(shape), 2),
             "outlet_celsius": np.round(np.minimum(outlet + 0.08 * noise.standard_normal(shape), 140.0), 2),
             "flow_liters_per_minute": np.round(np.maximum(gauge, 0.0), 3),
@@ -133,7 +133,9 @@ class GpuTables:
     def _times(self, block: Block, ticks: Integers) -> Integers:
         return self.starts_at + block.seconds[ticks].astype(np.int64) * 1_000_000
 
-    def _clocks(self, block: Block, ticks: Integers, noise: np.random.Generator) -> tuple[Floats, Integers, Floats]:
+    def _clocks(
+        self, block: Block, conditions: Conditions, ticks: Integers, noise: np.random.Generator
+    ) -> tuple[Floats, Integers, Floats]:
         """Clock in 15 MHz steps, event reasons, utilisation. The power cap's bit is normal under load."""
         shape = (len(ticks), self.layout.gpus)
         share, activity = block.clock_share[ticks], block.activity[ticks][:, None]
@@ -142,10 +144,13 @@ class GpuTables:
         free = np.where(
             loaded, self.clock_at_cap + CLOCK_STEP_MEGAHERTZ * noise.integers(-1, 2, shape), CLOCK_MAXIMUM_MEGAHERTZ
         )
+        limits = conditions.get("board_limit_watts")
+        if limits is not None:
+            free = free * np.where(loaded, clock_share_at(limits[ticks]), 1.0)
         stepped = np.rint(np.where(training, free, CLOCK_IDLE_MEGAHERTZ) * share / CLOCK_STEP_MEGAHERTZ)
         clock = np.maximum(stepped * CLOCK_STEP_MEGAHERTZ, CLOCK_IDLE_MEGAHERTZ)
         throttled, slowed = share < 1.0, block.hardware_slowed[ticks]
-        capped = loaded & ~throttled & (block.power[ticks] > 600.0)
+        capped = loaded & ~throttled
         reasons = np.where(capped, CLOCKS_EVENT_SOFTWARE_POWER_CAP, 0)
         reasons |= np.where(~training, CLOCKS_EVENT_IDLE, 0)
         reasons |= np.where(throttled, CLOCKS_EVENT_SOFTWARE_THERMAL, 0)
@@ -171,7 +176,7 @@ def pci_address(slot: int) -> str:
     return f"0000:{PCI_BUSES[slot]}:00" if slot < len(PCI_BUSES) else f"0000:{0xE0 + slot:02x}:00"
 
 
-def _at(quantity: np.ndarray | None, ticks: Integers, shape: tuple[int, int]) -> np.ndarray:  # type: ignore[type-arg]  # int or bool
+def _at(quantity: Array | None, ticks: Integers, shape: tuple[int, int]) -> Array:
     return np.zeros(shape, dtype=np.int64) if quantity is None else quantity[ticks]
 
 

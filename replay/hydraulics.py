@@ -19,7 +19,7 @@ PUMP_EFFICIENCY = 0.6
 
 
 def loop_flow(speeds: Floats) -> Floats:
-    """speeds (loops, pumps), share of nominal -> flow (loops,), share of nominal.
+    """Speeds (loops, pumps), share of nominal -> flow (loops,), share of nominal.
 
     All pumps at one speed have a closed form; otherwise the flow at which heads agree is found by bisection.
     """
@@ -31,7 +31,7 @@ def loop_flow(speeds: Floats) -> Floats:
         middle = (low + high) / 2
         given = np.sqrt(np.maximum(shutoff * speeds**2 - (middle**2)[:, None], 0.0) / resistance).sum(axis=1)
         low, high = np.where(given > middle, middle, low), np.where(given > middle, high, middle)
-    return np.maximum((low + high) / 2, RESIDUAL_FLOW_SHARE)
+    return np.asarray(np.maximum((low + high) / 2, RESIDUAL_FLOW_SHARE), dtype=np.float64)
 
 
 def pump_powers(speeds: Floats, nominal_flow_liters_per_minute: Floats) -> Floats:

@@ -66,7 +66,7 @@ class TrainingJob:
         if count < self._alive and count:
             self._alive = count
             self._stall(now, self.plan.loss_stall_seconds, saving=False)
-            self._begin(self.stalled_until, alive, slowdown, repeat=True)
+            self._begin(self.stalled_until, alive, slowdown)
         if not count:
             return False
         while self.ends <= now:
@@ -88,8 +88,8 @@ class TrainingJob:
         stalled = max(0.0, min(now + 1, self.stalled_until) - max(now, self.stalled_from))
         return 1.0 - stalled * (0.67 if self.saving else 0.55)
 
-    def _begin(self, begin: float, alive: Flags, slowdown: Floats, *, repeat: bool = False) -> None:
-        """Draw the next step. A repeated one keeps its draw, so that nothing depends on when it was interrupted."""
+    def _begin(self, begin: float, alive: Flags, slowdown: Floats) -> None:
+        """Draw the next step; one that is begun again keeps its draw."""
         noise = generator(self.seed, "step", self.step).standard_normal(len(alive))
         self._current = self.plan.compute_seconds * self._rank_factor * (1 + STEP_SPREAD * noise) * slowdown
         slowest = float(self._current[alive].max(initial=0.0))

@@ -6,7 +6,7 @@ import polars as pl
 from replay.cluster import Block
 from replay.conditions import Conditions
 from replay.layout import Layout
-from replay.rows import event_rows, sampled_rows, ticks_of
+from replay.rows import Column, event_rows, sampled_rows, ticks_of
 from replay.scenario import JobPlan
 from schemas.columns import UTC_MICROSECONDS
 
@@ -36,7 +36,7 @@ class JobTables:
         if silent is not None:
             beats &= ~silent[ticks][:, layout.gpu_node[self.ranked]]
         saved = pl.Series(np.repeat(saved_at, shape[1])).cast(UTC_MICROSECONDS)
-        readings = {
+        readings: dict[str, Column] = {
             "step": np.repeat(block.job_steps[ticks], shape[1]),
             "step_seconds": np.repeat(np.round(block.job_step_seconds[ticks], 4), shape[1]),
             "compute_seconds": np.round(shares, 4),
@@ -47,7 +47,7 @@ class JobTables:
         times = self.starts_at + block.seconds[ticks].astype(np.int64) * 1_000_000
         return sampled_rows("heartbeat", self.entities, offsets, times, readings, beats)
 
-    def events(self, number: int, block: Block) -> pl.DataFrame:
+    def events(self, number: int, block: Block, conditions: Conditions) -> pl.DataFrame:
         """The running job is announced at the beginning; then every completed checkpoint."""
         told = {
             "job": self.plan.name,
@@ -60,4 +60,27 @@ class JobTables:
             rows.append({**told, "time": self.starts_at, "kind": "start", "members": members})
         for second in block.seconds[block.checkpoints_completed]:
             rows.append({**told, "time": self.starts_at + int(second) * 1_000_000, "kind": "checkpoint"})  # noqa: PERF401  # after the start
+        for planned in conditions.planned:
+            if planned.restarts in block.seconds:
+                left = np.flatnonzero(block.alive[planned.restarts - int(block.seconds[0])] & self.layout.in_job)
+                members = self.layout.gpu_names(left)
+                at = self.starts_at + planned.restarts * 1_000_000
+                rows.append({**told, "time": at, "kind": "restart", "ranks": len(left), "members": members})
         return event_rows("job_event", rows)
+
+    def maintenance(self, block: Block, conditions: Conditions) -> pl.DataFrame:
+        """What people have planned, told when it begins."""
+        second = 1_000_000
+        rows = [
+            {
+                "announced_at": self.starts_at + planned.announced * second,
+                "starts_at": self.starts_at + planned.starts * second,
+                "ends_at": self.starts_at + planned.ends * second,
+                "kind": "node",
+                "id": planned.node,
+                "reason": planned.reason,
+            }
+            for planned in conditions.planned
+            if planned.starts in block.seconds
+        ]
+        return event_rows("maintenance", rows)

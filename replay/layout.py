@@ -17,14 +17,34 @@ OFFSET_MICROSECONDS_MAXIMUM = 500_000
 
 
 @dataclass(frozen=True, eq=False)
+class FabricLayout:
+    """l links and their e = 2 l ends, in order of their device's sampling offset.
+
+    link_ends (l, 2): the ends a and b of each link. end_offset (e,): microseconds after the full second. end_far (e,):
+    the other end of the link. end_node (e,): -1 on a switch.
+    """
+
+    cables: tuple[str, ...]
+    link_index: Mapping[str, int]
+    link_ends: Integers
+    link_lanes: int
+    link_lengths: tuple[float | None, ...]
+    link_gbps: tuple[float | None, ...]
+    end_device: tuple[str, ...]
+    end_port: Integers
+    end_offset: Integers
+    end_link: Integers
+    end_far: Integers
+    end_node: Integers
+
+
+@dataclass(frozen=True, eq=False)
 class Layout:
-    """Index arrays. n nodes, g = n x slots GPUs (node after node), l links, e = 2 l ends, c CDUs, p PDUs.
+    """Index arrays. n nodes, g = n x slots GPUs (node after node), c CDUs, p PDUs.
 
     node_offsets (n,), cdu_offsets (c,), pdu_offsets (p,): microseconds after the full second. gpu_node, gpu_cdu (g,).
     node_feeds (n, 2): PDU index of each feed; the same one twice for a single feed; -1 for none.
-    ranks (g,): rank in the job, -1 on a spare. end_device, end_port, end_offset, end_link, end_far, end_node (e,): ends
-    in order of their device's offset; end_far is the other end of the link, end_node -1 on a switch.
-    link_ends (l, 2): the ends a and b of each link.
+    ranks (g,): rank in the job, -1 on a spare.
     """
 
     nodes: tuple[str, ...]
@@ -39,21 +59,10 @@ class Layout:
     pdus: tuple[str, ...]
     pdu_offsets: Integers
     node_feeds: Integers
-    cables: tuple[str, ...]
-    link_ends: Integers
-    link_lanes: int
-    link_lengths: tuple[float | None, ...]
-    link_gbps: tuple[float | None, ...]
-    end_device: tuple[str, ...]
-    end_port: Integers
-    end_offset: Integers
-    end_link: Integers
-    end_far: Integers
-    end_node: Integers
     node_index: Mapping[str, int]
     cdu_index: Mapping[str, int]
     pdu_index: Mapping[str, int]
-    link_index: Mapping[str, int]
+    fabric: FabricLayout
 
     @property
     def gpus(self) -> int:
@@ -114,7 +123,7 @@ def layout_of(topology: Topology, seed: int) -> Layout:
         node_index=node_index,
         cdu_index=cdu_index,
         pdu_index=pdu_index,
-        **_ends(topology, node_index, frame["offset"].to_numpy(), seed),
+        fabric=_fabric(topology, node_index, frame["offset"].to_numpy(), seed),
     )
 
 
@@ -128,8 +137,7 @@ def _offsets(names: Sequence[str], seed: int, purpose: str) -> pl.Series:
     return pl.Series("offset", drawn * 1000, dtype=pl.Int64)
 
 
-def _ends(topology: Topology, node_index: Mapping[str, int], node_offsets: Integers, seed: int) -> dict[str, object]:
-    """Both ends of every link in order of their device's sampling offset."""
+def _fabric(topology: Topology, node_index: Mapping[str, int], node_offsets: Integers, seed: int) -> FabricLayout:
     links = topology.links
     count = links.height
     devices = [*links["a"], *links["b"]]
@@ -145,17 +153,17 @@ def _ends(topology: Topology, node_index: Mapping[str, int], node_offsets: Integ
     place = np.empty(2 * count, dtype=np.int64)
     place[order] = np.arange(2 * count)
     far = np.concatenate([np.arange(count, 2 * count), np.arange(count)])
-    return {
-        "cables": tuple(links["cable"]),
-        "link_ends": np.stack([place[:count], place[count:]], axis=1),
-        "link_lanes": int(links["lanes"].drop_nulls().max() or 4),  # type: ignore[arg-type]  # an integer column
-        "link_lengths": tuple(links["length_meters"]),
-        "link_gbps": tuple(links["gbps"]),
-        "end_device": tuple(devices[index] for index in order),
-        "end_port": ports[order].astype(np.int64),
-        "end_offset": offset[order],
-        "end_link": np.concatenate([np.arange(count), np.arange(count)])[order],
-        "end_far": place[far[order]],
-        "end_node": node[order],
-        "link_index": {cable: index for index, cable in enumerate(links["cable"])},
-    }
+    return FabricLayout(
+        cables=tuple(links["cable"]),
+        link_index={cable: index for index, cable in enumerate(links["cable"])},
+        link_ends=np.stack([place[:count], place[count:]], axis=1),
+        link_lanes=max((lanes for lanes in links["lanes"] if lanes), default=4),
+        link_lengths=tuple(links["length_meters"]),
+        link_gbps=tuple(links["gbps"]),
+        end_device=tuple(devices[index] for index in order),
+        end_port=ports[order].astype(np.int64),
+        end_offset=offset[order],
+        end_link=np.concatenate([np.arange(count), np.arange(count)])[order],
+        end_far=place[far[order]],
+        end_node=node[order],
+    )

@@ -2,6 +2,7 @@
 one table never depends on whether another one is simulated, nor on how the stream is cut into windows.
 """
 
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]  # of flags or integers, as the quantity has it
 Flags = npt.NDArray[np.bool_]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow.parquet as pq
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 
 from replay.scenario import Scenario
 from replay.simulate import LABEL_COLUMNS, Window
@@ -23,6 +23,8 @@ from schemas.tables import TABLE_BY_NAME, TABLES, Table, empty
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, Topology, topology_from_frames
 
 ARRIVAL = "arrived_at"
+# One row of a clock that is decades off must not make a million empty windows.
+SPAN_MAXIMUM = timedelta(days=100)
 _KEY = "__replayed_at"
 
 
@@ -44,11 +46,14 @@ class RecordingMeta:
 
 @dataclass(frozen=True)
 class Recording:
-    """windows: to be read once, in order; frames as recorded, to be admitted by whoever reads them."""
+    """windows: to be read once, in order; frames as recorded, to be admitted by whoever reads them. by_arrival: they
+    are cut by when rows arrived, not by when they were taken.
+    """
 
     meta: RecordingMeta
     topology: Topology
     windows: Iterator[Window]
+    by_arrival: bool
 
 
 def meta_of(scenario: Scenario, topology: Topology) -> RecordingMeta:
@@ -107,7 +112,8 @@ def read_recording(folder: Path, *, window_seconds: int = 60) -> Recording:
         topology = topology_from_frames(meta.name, nodes, links, gpus_per_node=meta.gpus_per_node)
     except (ValueError, pl.exceptions.PolarsError) as error:
         raise RecordingError(f"recording {folder}: {_line(error)}") from error
-    return Recording(meta, topology, _windows(meta, frames, window_seconds))
+    by_arrival = any(_arrives(folder, name) for name in frames)
+    return Recording(meta, topology, _windows(meta, frames, window_seconds), by_arrival)
 
 
 def read_labels(folder: Path) -> pl.DataFrame:
@@ -131,6 +137,10 @@ def _scan(path: Path) -> pl.LazyFrame:
     except (pl.exceptions.PolarsError, OSError) as error:
         raise RecordingError(f"recording {path.parent}: {path.name} is not Parquet: {_line(error)}") from error
     return frame
+
+
+def _arrives(folder: Path, name: str) -> bool:
+    return ARRIVAL in _scan(folder / f"{name}.parquet").collect_schema()
 
 
 def _keyed(folder: Path, table: Table) -> pl.LazyFrame:
@@ -194,6 +204,11 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
         raise RecordingError(f"recording {folder}: no row has a time, and recording.toml does not say when it was")
     starts_at = _given(folder, tree, "starts_at") or min(low for low, _ in seen)
     ends_at = _given(folder, tree, "ends_at") or max(high for _, high in seen) + timedelta(seconds=1)
+    if ends_at - starts_at > SPAN_MAXIMUM:
+        raise RecordingError(
+            f"recording {folder}: rows span {(ends_at - starts_at).days} days; "
+            "say starts_at and ends_at in recording.toml"
+        )
     if ends_at <= starts_at:
         raise RecordingError(f"recording {folder}: ends_at {ends_at} is not after starts_at {starts_at}")
     given = tree.get("intervals", {})

@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from replay.randomness import Flags, Floats, Integers
+from replay.randomness import Array, Flags, Floats, Integers
 from schemas.columns import UTC_MICROSECONDS
 from schemas.tables import TABLE_BY_NAME, empty
 
+Column = Array | pl.Series
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -24,12 +24,12 @@ def ticks_of(seconds: Floats, interval: int) -> Integers:
     return np.flatnonzero(seconds.astype(np.int64) % interval == 0)
 
 
-def sampled_rows(
+def sampled_rows(  # noqa: PLR0913, PLR0917  # what a block of rows is made of
     table: str,
     entities: pl.DataFrame,
     offsets: Integers,
     times: Integers,
-    readings: Mapping[str, npt.NDArray[Any] | pl.Series],
+    readings: Mapping[str, Column],
     kept: Flags | None = None,
 ) -> pl.DataFrame:
     """Rows of one block.
@@ -70,7 +70,7 @@ def _plain(dtype: pl.DataType) -> pl.DataType | type[pl.DataType]:
     return pl.Int64 if dtype == UTC_MICROSECONDS else dtype
 
 
-def _column(name: str, values: npt.NDArray[Any] | pl.Series) -> pl.Series:
+def _column(name: str, values: Column) -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias(name)
     series = pl.Series(name, np.ascontiguousarray(values).ravel())

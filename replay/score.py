@@ -24,8 +24,9 @@ class CauseScore:
     """One cause. Ratios are null where nothing can be divided; seconds from the true onset to detected_at.
 
     faults: in the truth. detected: of them, in time. incidents: said with this cause, duplicates aside. right: of
-    those, the ones that a fault of this cause explains. top_1: of the detected, the ones whose first root is right
-    and whose cause is right. late: named, but after the deadline. member_recall: members found, over the true ones.
+    those, the ones that a fault of this cause explains in time. cause_accuracy: of the detected, the share with the
+    right cause. top_1: of the detected, the share whose first root is right. late: named, but after the deadline.
+    member_recall: true members that the incident names, over the true members.
     """
 
     cause: str
@@ -71,6 +72,20 @@ class _Match:
     first_root_right: bool
     member_recall: float | None
 
+    @property
+    def named(self) -> str | None:
+        """The cause that the first incident said."""
+        return None if self.first is None else self.first.cause
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One run with a known truth. labels: schemas.label."""
+
+    incidents: Sequence[Incident]
+    labels: pl.DataFrame
+    stream_seconds: float
+
 
 def score(
     incidents: Sequence[Incident],
@@ -80,38 +95,61 @@ def score(
     deadlines_seconds: Mapping[str, float] | None = None,
     lead_seconds: float = 300.0,
 ) -> Scorecard:
-    """Judge incidents by labels (schemas.label).
+    """One case alone: see score_cases."""
+    case = Case(incidents=incidents, labels=labels, stream_seconds=stream_seconds)
+    return score_cases([case], deadlines_seconds=deadlines_seconds, lead_seconds=lead_seconds)
+
+
+def score_cases(
+    cases: Sequence[Case], *, deadlines_seconds: Mapping[str, float] | None = None, lead_seconds: float = 300.0
+) -> Scorecard:
+    """Judge the incidents of each case by its labels, and count over all cases.
 
     deadlines_seconds: by cause; never less than 60 s. lead_seconds: an incident up to that long before the onset is an
     early warning and counts, with negative seconds. An incident belongs to the fault whose root it names that began
-    last before it; suspects are not incidents yet and do not count.
+    last before it; suspects are not incidents yet and do not count. Raises ValueError without any stream time.
     """
-    said = sorted((each for each in incidents if each.state != "suspect"), key=lambda each: (each.detected_at, each.id))
-    faults = sorted(labels.to_dicts(), key=lambda row: (row["starts_at"], row["cause"]))
-    owner = {each.id: _owner(each, faults, timedelta(seconds=lead_seconds)) for each in said}
-    matches = []
-    for index, fault in enumerate(faults):
-        mine = [each for each in said if owner[each.id] == index]
-        deadline = max(DEADLINE_SECONDS_MINIMUM, (deadlines_seconds or {}).get(fault["cause"], 0.0))
-        matches.append(_match(fault, mine, deadline))
-    false = [each for each in said if owner[each.id] is None]
-    causes = sorted({match.cause for match in matches} | {each.cause for each in said})
+    stream_seconds = sum(case.stream_seconds for case in cases)
+    if not stream_seconds > 0:
+        raise ValueError("nothing to score: the cases have no stream time")
+    matches: list[_Match] = []
+    false: list[Incident] = []
+    for case in cases:
+        found, unexplained = _judge(case, deadlines_seconds or {}, timedelta(seconds=lead_seconds))
+        matches += found
+        false += unexplained
     firsts = [match.first for match in matches if match.first is not None]
+    causes = sorted({match.cause for match in matches} | {each.cause for each in (*firsts, *false)})
     by_cause = tuple(
         _cause_score(
             cause,
             [match for match in matches if match.cause == cause],
-            [each for each in firsts if each.cause == cause],
-            [each for each in false if each.cause == cause],
+            said=sum(each.cause == cause for each in (*firsts, *false)),
+            false=sum(each.cause == cause for each in false),
+            right=sum(match.in_time and match.named == match.cause == cause for match in matches),
         )
         for cause in causes
     )
+    detected = sum(match.in_time for match in matches)
     return Scorecard(
         causes=by_cause,
-        total=_cause_score("all", matches, firsts, false),
+        total=_cause_score("all", matches, said=len(firsts) + len(false), false=len(false), right=detected),
         false_incidents_per_day=len(false) * SECONDS_PER_DAY / stream_seconds,
         stream_seconds=stream_seconds,
     )
+
+
+def _judge(case: Case, deadlines: Mapping[str, float], lead: timedelta) -> tuple[list[_Match], list[Incident]]:
+    """What became of each fault, and the incidents that no fault explains."""
+    said = [each for each in case.incidents if each.state != "suspect"]
+    said.sort(key=lambda each: (each.detected_at, each.id))
+    faults = sorted(case.labels.to_dicts(), key=lambda row: (row["starts_at"], row["cause"]))
+    owners = [_owner(each, faults, lead) for each in said]
+    matches = []
+    for index, fault in enumerate(faults):
+        mine = [each for each, owner in zip(said, owners, strict=True) if owner == index]
+        matches.append(_match(fault, mine, max(DEADLINE_SECONDS_MINIMUM, deadlines.get(fault["cause"], 0.0))))
+    return matches, [each for each, owner in zip(said, owners, strict=True) if owner is None]
 
 
 def _owner(incident: Incident, faults: Sequence[Mapping[str, Any]], lead: timedelta) -> int | None:
@@ -153,17 +191,9 @@ def _match(fault: Mapping[str, Any], mine: Sequence[Incident], deadline: float) 
     )
 
 
-def _cause_score(
-    cause: str, matches: Sequence[_Match], firsts: Sequence[Incident], false: Sequence[Incident]
-) -> CauseScore:
-    """matches: the faults of this cause. firsts, false: the incidents that say this cause."""
+def _cause_score(cause: str, matches: Sequence[_Match], *, said: int, false: int, right: int) -> CauseScore:
+    """matches: the faults of this cause. said, false, right: incidents that say this cause."""
     detected = [match for match in matches if match.in_time]
-    right_cause = [match for match in detected if match.first is not None and match.first.cause == match.cause]
-    in_time = {match.first.id for match in matches if match.in_time and match.first is not None}
-    right = [each for each in firsts if each.id in in_time] if cause == "all" else [
-        match.first for match in right_cause if match.first is not None
-    ]  # fmt: skip
-    said = len(firsts) + len(false)
     recalls = [match.member_recall for match in detected if match.member_recall is not None]
     seconds = [match.seconds for match in detected]
     return CauseScore(
@@ -172,13 +202,13 @@ def _cause_score(
         detected=len(detected),
         late=sum(match.first is not None and not match.in_time for match in matches),
         incidents=said,
-        right=len(right),
+        right=right,
         duplicates=sum(match.duplicates for match in matches),
-        false_incidents=len(false),
-        precision=len(right) / said if said else None,
+        false_incidents=false,
+        precision=right / said if said else None,
         recall=len(detected) / len(matches) if matches else None,
-        cause_accuracy=len(right_cause) / len(detected) if detected else None,
-        top_1=sum(match.first_root_right for match in right_cause) / len(detected) if detected else None,
+        cause_accuracy=sum(match.named == match.cause for match in detected) / len(detected) if detected else None,
+        top_1=sum(match.first_root_right for match in detected) / len(detected) if detected else None,
         member_recall=float(np.mean(recalls)) if recalls else None,
         onset_to_detection_p50_seconds=float(np.percentile(seconds, 50)) if seconds else None,
         onset_to_detection_p95_seconds=float(np.percentile(seconds, 95)) if seconds else None,

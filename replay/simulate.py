@@ -4,9 +4,10 @@ Physics and tables run in fixed blocks of a minute with their own random numbers
 the same seed gives the same rows however they are cut.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -58,7 +59,10 @@ def simulate(scenario: Scenario, topology: Topology, *, window_seconds: int = 60
 
 
 def labels(scenario: Scenario, topology: Topology) -> pl.DataFrame:
-    """The truth, one row a fault (schemas.label). Runs the physics to learn who was throttled, if a fault throttles."""
+    """The truth, one row a fault (schemas.label); a disturbance has none.
+
+    Runs the physics to learn who was throttled, if a fault throttles.
+    """
     layout = layout_of(topology, scenario.seed)
     faults = faults_of(scenario, layout)
     watched = [fault.watched(layout) for fault in faults]
@@ -67,7 +71,8 @@ def labels(scenario: Scenario, topology: Topology) -> pl.DataFrame:
     rows = []
     for number, fault in enumerate(faults):
         truth = fault.truth(layout, Throttling(never, never) if throttling is None else throttling[number])
-        rows.append(_label_row(scenario, truth))
+        if truth is not None:
+            rows.append(_label_row(scenario, truth))
     return pl.DataFrame(rows, schema=LABEL_COLUMNS).sort("starts_at", maintain_order=True)
 
 
@@ -103,20 +108,20 @@ def _rendered(scenario: Scenario, layout: Layout, faults: tuple[Fault, ...]) -> 
     fiber = FiberTables(seed, layout, began, scenario.otdr, bent)
     for number, block, conditions in _blocks(scenario, layout, faults):
         conditions.driver_events.extend(_shutdowns(block, layout))
-        traces, reflections = fiber.shots(block, conditions)
-        rendered = {
-            "gpu": lambda n=number, b=block, c=conditions: gpus.gpu(n, b, c),
-            "gpu_event": lambda b=block, c=conditions: gpus.events(b, c),
-            "heartbeat": lambda b=block, c=conditions: job.heartbeat(b, c),
-            "job_event": lambda n=number, b=block: job.events(n, b),
-            "fabric_port": lambda n=number, b=block, c=conditions: fabric.fabric_port(n, b, c),
-            "optic": lambda n=number, b=block, c=conditions: fabric.optic(n, b, c),
-            "otdr_trace": lambda t=traces: t,
-            "otdr_event": lambda r=reflections: r,
-            "coolant_loop": lambda n=number, b=block, c=conditions: plant.coolant_loop(n, b, c),
-            "coolant_pump": lambda n=number, b=block: plant.coolant_pump(n, b),
-            "cold_plate": lambda n=number, b=block, c=conditions: gpus.cold_plate(n, b, c),
-            "power": lambda n=number, b=block, c=conditions: plant.power(n, b, c),
+        rendered: dict[str, Callable[[], pl.DataFrame]] = {
+            "gpu": partial(gpus.gpu, number, block, conditions),
+            "gpu_event": partial(gpus.events, block, conditions),
+            "heartbeat": partial(job.heartbeat, block, conditions),
+            "job_event": partial(job.events, number, block, conditions),
+            "maintenance": partial(job.maintenance, block, conditions),
+            "fabric_port": partial(fabric.fabric_port, number, block, conditions),
+            "optic": partial(fabric.optic, number, block, conditions),
+            "otdr_trace": partial(fiber.traces, block, conditions),
+            "otdr_event": partial(fiber.events, block, conditions),
+            "coolant_loop": partial(plant.coolant_loop, number, block, conditions),
+            "coolant_pump": partial(plant.coolant_pump, number, block),
+            "cold_plate": partial(gpus.cold_plate, number, block, conditions),
+            "power": partial(plant.power, number, block, conditions),
         }
         yield {name: rendered[name]() for name in scenario.tables if name in rendered}
 

@@ -28,9 +28,9 @@ CONVECTION_EXPONENT = 0.8
 ACTING_CELSIUS = 87.0
 HARDWARE_SLOWDOWN_CELSIUS = 89.0
 SHUTDOWN_CELSIUS = 95.0
-COOL_AGAIN_CELSIUS = 85.0
 CLOCK_SHARE_MINIMUM = 345 / 1980
 HARDWARE_CLOCK_SHARE = 0.5
+CLOCK_SHARE_PER_KELVIN = 0.2
 
 
 def plate_conductance(flow_liters_per_minute: Floats, conduction_kelvin_per_watt: Floats) -> Floats:
@@ -56,12 +56,13 @@ def outlet_rise(heat_watts: Floats, flow_liters_per_minute: Floats) -> Floats:
 def clock_share_after(share: Floats, temperature: Floats) -> tuple[Floats, Flags]:
     """What is left of the clock one second later (1 = all of it), and where hardware holds it down.
 
-    Software takes 6 % a second from the acting limit on and gives 3 % a second back below 85 C.
+    Above the acting limit software wants a fifth of the clock off per kelvin, and moves there by at most a tenth a
+    second down and a twentieth up. An assumption: boards do not publish their control law.
     """
     hardware = temperature >= HARDWARE_SLOWDOWN_CELSIUS
-    change = np.where(temperature >= ACTING_CELSIUS, -0.06, np.where(temperature < COOL_AGAIN_CELSIUS, 0.03, 0.0))
-    lowest_allowed = np.where(hardware, HARDWARE_CLOCK_SHARE, 1.0)
-    return np.clip(np.minimum(share + change, lowest_allowed), CLOCK_SHARE_MINIMUM, 1.0), hardware
+    wanted = np.clip(1.0 - CLOCK_SHARE_PER_KELVIN * (temperature - ACTING_CELSIUS), CLOCK_SHARE_MINIMUM, 1.0)
+    moved = share + np.clip(wanted - share, -0.1, 0.05)
+    return np.minimum(moved, np.where(hardware, HARDWARE_CLOCK_SHARE, 1.0)), hardware
 
 
 def power_share(clock_share: Floats) -> Floats:

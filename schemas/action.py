@@ -41,4 +41,4 @@ class ActionRecord:
 
 def action_id(incident: str, kind: str, target: str) -> str:
     """One action of a kind on a target for one incident: asking twice is asking once."""
-    return "act-" + blake2s("\x1f".join((incident, kind, target)).encode(), digest_size=6).hexdigest()
+    return "act-" + blake2s(f"{incident}\x1f{kind}\x1f{target}".encode(), digest_size=6).hexdigest()

@@ -13,6 +13,7 @@ from schemas.intake import Quarantine
 from schemas.tables import Table
 
 RAW_CHARACTERS_MAXIMUM = 4096
+LAST_MICROSECOND = 253_402_300_799_999_999  # of the year 9999, the last that a calendar shows
 QUARANTINE_COLUMNS = pl.Schema({name: column.dtype for name, column in Quarantine.columns().items()})
 
 
@@ -62,7 +63,8 @@ def _typed(column: str, given: pl.DataType, wanted: pl.DataType) -> pl.Expr:
         if isinstance(given, pl.Datetime):
             zoned = value.dt.replace_time_zone("UTC") if given.time_zone is None else value.dt.convert_time_zone("UTC")
             return zoned.dt.cast_time_unit("us")
-        return value.cast(pl.Int64, strict=False).cast(UTC_MICROSECONDS)
+        whole = value.cast(pl.Int64, strict=False)
+        return pl.when(whole.is_between(0, LAST_MICROSECOND)).then(whole).cast(UTC_MICROSECONDS)
     if wanted.is_integer() and given.is_float():
         value = pl.when(value.is_finite() & (value == value.round())).then(value)
     if wanted == pl.Boolean and given == pl.String:
@@ -94,7 +96,9 @@ def _first_broken_rule(details: pl.DataFrame) -> pl.DataFrame:
 def _as_json(rows: pl.DataFrame) -> pl.Series:
     if rows.is_empty() or rows.width == 0:
         return pl.Series("raw", [None] * rows.height, dtype=pl.Binary)
-    return rows.select(pl.struct(pl.all()).struct.json_encode().str.head(RAW_CHARACTERS_MAXIMUM).cast(pl.Binary).alias("raw"))["raw"]
+    return rows.select(
+        pl.struct(pl.all()).struct.json_encode().str.head(RAW_CHARACTERS_MAXIMUM).cast(pl.Binary).alias("raw")
+    )["raw"]
 
 
 def _quarantine(table: Table, refused: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -108,4 +112,4 @@ def _quarantine(table: Table, refused: pl.DataFrame, origin: Origin) -> pl.DataF
         pl.lit(origin.partition, pl.Int64).alias("partition"),
         pl.lit(origin.offset, pl.Int64).alias("offset"),
         pl.col("raw"),
-    ).cast(dict(QUARANTINE_COLUMNS))  # fmt: skip
+    ).cast(QUARANTINE_COLUMNS)  # fmt: skip

@@ -34,15 +34,11 @@ def text(description: str) -> dy.String:
 def word(description: str, *choices: str, nullable: bool = True) -> dy.String:
     """One of a few words. A plain string with a rule: an enum type would not survive every file format."""
     check: dict[str, Callable[[pl.Expr], pl.Expr]] = {"known_word": lambda column: column.is_in(choices)}
-    return dy.String(
-        nullable=nullable, check=check, metadata={"unit": "", "choices": choices}, description=description
-    )
+    return dy.String(nullable=nullable, check=check, metadata={"unit": "", "choices": choices}, description=description)
 
 
 def reading(unit: str, minimum: float, maximum: float, description: str) -> dy.Float64:
-    return dy.Float64(
-        nullable=True, min=minimum, max=maximum, metadata={"unit": unit}, description=description
-    )
+    return dy.Float64(nullable=True, min=minimum, max=maximum, metadata={"unit": unit}, description=description)
 
 
 def counter(unit: str, description: str) -> dy.Int64:
@@ -51,9 +47,7 @@ def counter(unit: str, description: str) -> dy.Int64:
 
 
 def whole(unit: str, minimum: int, maximum: int, description: str, *, nullable: bool = True) -> dy.Int64:
-    return dy.Int64(
-        nullable=nullable, min=minimum, max=maximum, metadata={"unit": unit}, description=description
-    )
+    return dy.Int64(nullable=nullable, min=minimum, max=maximum, metadata={"unit": unit}, description=description)
 
 
 def flag(description: str) -> dy.Bool:
@@ -61,6 +55,4 @@ def flag(description: str) -> dy.Bool:
 
 
 def names(description: str) -> dy.List:
-    return dy.List(
-        dy.String(nullable=False), nullable=True, metadata={"unit": ""}, description=description
-    )
+    return dy.List(dy.String(nullable=False), nullable=True, metadata={"unit": ""}, description=description)

@@ -22,7 +22,9 @@ class OtdrTrace(dy.Schema):
     first_sample_meters = reading("meters", -5e5, 5e5, "distance of the first sample")
     sample_spacing_meters = reading("meters", 0, 1000, "distance between samples")
     samples_db = dy.List(
-        dy.Float64(nullable=False), nullable=True, metadata={"unit": "dB"},
+        dy.Float64(nullable=False),
+        nullable=True,
+        metadata={"unit": "dB"},
         description="backscatter level of each sample, relative to the first; falls with distance",
     )
 

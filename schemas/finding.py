@@ -3,7 +3,7 @@
 import dataframely as dy
 
 from schemas.causes import CAUSE_BY_NAME
-from schemas.columns import flag, name, reading, sample_time, text, word
+from schemas.columns import name, reading, sample_time, text, word
 
 ENTITY_KINDS = ("gpu", "node", "link", "cable", "switch", "cdu", "pdu", "job", "source")
 
@@ -40,4 +40,3 @@ class TelemetryHealth(dy.Schema):
     late = dy.Int64(min=0, metadata={"unit": "rows"}, description="rows behind the watermark")
     quarantined = dy.Int64(min=0, metadata={"unit": "rows"}, description="rows that broke a rule")
     reason = text("rule broken most often")
-    truncated = flag("whether more reasons were seen than are named")

@@ -38,7 +38,17 @@ class Maintenance(dy.Schema):
     starts_at = sample_time("first instant of the window")
     ends_at = instant("first instant after the window; null while open")
     kind = word(
-        "kind of entity", "gpu", "node", "job", "link", "cable", "switch", "pdu", "cdu", "superblock", "pod",
+        "kind of entity",
+        "gpu",
+        "node",
+        "job",
+        "link",
+        "cable",
+        "switch",
+        "pdu",
+        "cdu",
+        "superblock",
+        "pod",
         nullable=False,
     )
     id = name("entity")

@@ -40,26 +40,45 @@ class Table:
 TABLES: tuple[Table, ...] = (
     Table(name="gpu", schema=Gpu, key=("node", "gpu"), source="node", interval_seconds=1),
     Table(
-        name="gpu_event", schema=GpuEvent, key=("node", "gpu", "pci", "kind", "code", "message"), source="node",
-        interval_seconds=None, lane="events",
+        name="gpu_event",
+        schema=GpuEvent,
+        key=("node", "gpu", "pci", "kind", "code", "message"),
+        source="node",
+        interval_seconds=None,
+        lane="events",
     ),
     Table(
-        name="heartbeat", schema=Heartbeat, key=("node", "gpu", "job", "rank"), source="node", interval_seconds=1,
+        name="heartbeat",
+        schema=Heartbeat,
+        key=("node", "gpu", "job", "rank"),
+        source="node",
+        interval_seconds=1,
         lane="events",
     ),
     Table(name="job_event", schema=JobEvent, key=("job", "kind"), source="job", interval_seconds=None, lane="events"),
     Table(
-        name="maintenance", schema=Maintenance, time="starts_at", key=("kind", "id"), source="id",
-        interval_seconds=None, lane="events",
+        name="maintenance",
+        schema=Maintenance,
+        time="starts_at",
+        key=("kind", "id"),
+        source="id",
+        interval_seconds=None,
+        lane="events",
     ),
     Table(name="fabric_port", schema=FabricPort, key=("device", "port"), source="device", interval_seconds=30),
     Table(name="optic", schema=Optic, key=("device", "port", "lane"), source="device", interval_seconds=60),
     Table(
-        name="otdr_trace", schema=OtdrTrace, key=("cable", "fiber", "direction"), source="cable",
+        name="otdr_trace",
+        schema=OtdrTrace,
+        key=("cable", "fiber", "direction"),
+        source="cable",
         interval_seconds=None,
     ),
     Table(
-        name="otdr_event", schema=OtdrEvent, key=("cable", "fiber", "direction", "number"), source="cable",
+        name="otdr_event",
+        schema=OtdrEvent,
+        key=("cable", "fiber", "direction", "number"),
+        source="cable",
         interval_seconds=None,
     ),
     Table(name="coolant_loop", schema=CoolantLoop, key=("cdu",), source="cdu", interval_seconds=1),
@@ -68,6 +87,9 @@ TABLES: tuple[Table, ...] = (
     Table(name="power", schema=Power, key=("pdu",), source="pdu", interval_seconds=1, lane="events"),
 )
 
+USUAL_INTERVALS_SECONDS: dict[str, float] = {
+    table.name: table.interval_seconds for table in TABLES if table.interval_seconds is not None
+}
 TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 TABLE_BY_SCHEMA: dict[type[dy.Schema], Table] = {table.schema: table for table in TABLES}
 

@@ -39,7 +39,8 @@ class CoolantLeak:
     temperature_kelvin 2: the same. pressure_lost_share 0.08: above the ripple of pumps (an assumption; set it per
     site). flow_share 0.05: by the affinity laws 5 % of speed are 10 % of head. for_seconds 1: two samples at 1 Hz.
 
-    Cannot see: a leak of less than level_lost_percent per normal_seconds (3 % an hour), or one that make-up water hides.
+    Cannot see: a leak of less than level_lost_percent per normal_seconds (3 % an hour), or one that make-up water
+    hides.
     """
 
     level_lost_percent: float = 1.5
@@ -54,16 +55,21 @@ class CoolantLeak:
     name: ClassVar[str] = "coolant.leak"
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (CoolantLoop,)
     keeps: ClassVar[pl.Schema] = pl.Schema(
-        {**GRADE_COLUMNS, "time": UTC_MICROSECONDS, **dict.fromkeys(MEMORY, pl.Float64)}
+        {**GRADE_COLUMNS, "time": UTC_MICROSECONDS, **dict.fromkeys(MEMORY, pl.Float64())}
     )
 
     def detect(
-        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+        self,
+        tables: Mapping[type[dy.Schema], pl.DataFrame],
+        state: pl.DataFrame,
+        context: Context,  # noqa: ARG002  # the protocol's
     ) -> Detection:
         """Findings on CDUs: coolant_leak."""
         quantities = ("leak_state", "level_percent", "supply_celsius", "return_pressure_kpa", "supply_pressure_kpa")
         told = tables[CoolantLoop].filter(pl.any_horizontal(pl.col(quantities).is_not_null()))
-        wet = pl.col("leak_state").replace_strict({"warning": 1.0, "critical": 1.0}, default=0.0, return_dtype=pl.Float64)
+        wet = pl.col("leak_state").replace_strict(
+            {"warning": 1.0, "critical": 1.0}, default=0.0, return_dtype=pl.Float64()
+        )
         rows = told.select(
             "time", "leak_state",
             entity="cdu",
@@ -78,7 +84,7 @@ class CoolantLeak:
             rows.sort("entity", "time"), state.select("entity", "time", *MEMORY),
             inputs=("rope", *QUANTITIES), memory=MEMORY, outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
-        samples = walked.with_columns(grade=pl.col("signals").clip(0, 2).cast(pl.Int64))
+        samples = walked.with_columns(grade=pl.col("signals").clip(0, 2).cast(pl.Int64()))
         changes, after = graded_levels(
             samples, state.select(GRADE_COLUMNS.names()),
             for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
@@ -123,13 +129,13 @@ class CoolantLeak:
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         named = {"rope_wet": "rope", "level_falling": "level", "pressure_falling": "pressure"}
+        words = [pl.when(pl.col(signal) == 1).then(pl.lit(word)) for signal, word in named.items()]
+        page = pl.col("severity") == "page"
         rows = changes.with_columns(
-            code=pl.concat_str(
-                (pl.when(pl.col(signal) == 1).then(pl.lit(word)) for signal, word in named.items()), separator="+", ignore_nulls=True
-            ),
+            code=pl.concat_str(words, separator="+", ignore_nulls=True),
             score=pl.col("signals"),
             threshold=pl.lit(1.0),
-            action=pl.when(pl.col("severity") == "page").then(pl.lit("staged_shutdown")).otherwise(pl.lit("open_ticket")),
+            action=pl.when(page).then(pl.lit("staged_shutdown")).otherwise(pl.lit("open_ticket")),
             level_percent="level",
             return_pressure_kpa="return_pressure",
             mean_celsius="temperature",

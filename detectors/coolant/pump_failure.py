@@ -62,15 +62,18 @@ class PumpFailure:
     # One row per CDU (pump = "") and one per pump: the memory of its baselines and, for a CDU, the level.
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
-            "cdu": pl.String, "pump": pl.String, "time": UTC_MICROSECONDS,
-            **dict.fromkeys((*LOOP_MEMORY, *PUMP_MEMORY), pl.Float64),
+            "cdu": pl.String(), "pump": pl.String(), "time": UTC_MICROSECONDS,
+            **dict.fromkeys((*LOOP_MEMORY, *PUMP_MEMORY), pl.Float64()),
             "fell_since": UTC_MICROSECONDS, "low_since": UTC_MICROSECONDS, "suspect_since": UTC_MICROSECONDS,
             **{f"level_{name}": dtype for name, dtype in LEVEL_COLUMNS.items() if name != "entity"},
         }
     )  # fmt: skip
 
     def detect(
-        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+        self,
+        tables: Mapping[type[dy.Schema], pl.DataFrame],
+        state: pl.DataFrame,
+        context: Context,  # noqa: ARG002  # the protocol's
     ) -> Detection:
         """Findings on CDUs: coolant_pump_failure."""
         pumps, pump_state = self._pumps(tables[CoolantPump], state.filter(pl.col("pump") != NO_PUMP))
@@ -105,7 +108,9 @@ class PumpFailure:
         fell = pl.when("carried").then(pl.col("fell_since").is_not_null()).otherwise(pl.col("fell") == 1)
         since = _run_start(since.with_columns(bad=fell), "fell_since")
         last = since.group_by("entity").agg(pl.col("cdu", "pump", "fell_since").last())
-        return since.select("cdu", "pump", "time", "speed_rpm", "fell_since"), memory.join(last, on="entity", how="left")
+        return since.select("cdu", "pump", "time", "speed_rpm", "fell_since"), memory.join(
+            last, on="entity", how="left"
+        )
 
     def _pump_step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         speed, power = sample["speed_rpm"], sample["power_watts"]
@@ -114,8 +119,12 @@ class PumpFailure:
         )
         weight = np.where(fell, 0.0, weight_of(sample["elapsed_seconds"], self.normal_seconds))
         return {
-            "speed_normal": np.where(np.isnan(speed), memory["speed_normal"], toward(memory["speed_normal"], speed, weight)),
-            "power_normal": np.where(np.isnan(power), memory["power_normal"], toward(memory["power_normal"], power, weight)),
+            "speed_normal": np.where(
+                np.isnan(speed), memory["speed_normal"], toward(memory["speed_normal"], speed, weight)
+            ),
+            "power_normal": np.where(
+                np.isnan(power), memory["power_normal"], toward(memory["power_normal"], power, weight)
+            ),
             "speed_rpm": speed,
             "power_watts": power,
         }, {"fell": fell.astype(np.float64)}
@@ -155,7 +164,11 @@ class PumpFailure:
             "entity", "carried", "time", descending=[False, True, False]
         )
         rows = rows.with_columns(share=pl.col("flow_liters_per_minute") / pl.col("normal_flow_liters_per_minute"))
-        low = pl.when("carried").then(pl.col("low_since").is_not_null()).otherwise(pl.col("share") < 1 - self.flow_drop / 2)
+        low = (
+            pl.when("carried")
+            .then(pl.col("low_since").is_not_null())
+            .otherwise(pl.col("share") < 1 - self.flow_drop / 2)
+        )
         rows = _run_start(rows.with_columns(bad=low), "low_since")
         rows = rows.join(self._pumps_at(rows, pumps), on=["entity", "time"], how="left", maintain_order="left")
         together = pl.duration(seconds=self.together_seconds)
@@ -192,9 +205,10 @@ class PumpFailure:
         joules = self.plate_joules_per_kelvin * (self.throttle_celsius - self.gpu_celsius)
         lost_watts = self.gpu_power_watts * (1 - pl.col("share")).clip(1e-3, 1.0)
         alone = pl.col("pumps_fallen").list.len() < pl.col("pumps_known")
+        unseen = pl.col("pumps_known").fill_null(0) == 0
         rows = changes.with_columns(
             severity=pl.lit("page"),
-            code=pl.when(pl.col("pumps_known").fill_null(0) == 0).then(pl.lit("flow_and_temperature")).otherwise(pl.lit("flow_and_pump")),
+            code=pl.when(unseen).then(pl.lit("flow_and_temperature")).otherwise(pl.lit("flow_and_pump")),
             score=1 - pl.col("share"),
             threshold=pl.lit(self.flow_drop),
             action=pl.when(alone).then(pl.lit("switch_pump")).otherwise(pl.lit("raise_flow")),
@@ -220,7 +234,9 @@ def _run_start(rows: pl.DataFrame, since: str) -> pl.DataFrame:
 
 def _level_of(state: pl.DataFrame) -> pl.DataFrame:
     names = {name: "cdu" if name == "entity" else f"level_{name}" for name in LEVEL_COLUMNS}
-    return state.select(pl.col(mine).alias(theirs) for theirs, mine in names.items()).filter(pl.col("bad").is_not_null())
+    return state.select(pl.col(mine).alias(theirs) for theirs, mine in names.items()).filter(
+        pl.col("bad").is_not_null()
+    )
 
 
 def _stored(level: pl.DataFrame) -> pl.DataFrame:
@@ -229,5 +245,6 @@ def _stored(level: pl.DataFrame) -> pl.DataFrame:
 
 def _fitted(rows: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     return rows.select(
-        pl.col(name).cast(dtype) if name in rows.columns else pl.lit(None, dtype).alias(name) for name, dtype in schema.items()
+        pl.col(name).cast(dtype) if name in rows.columns else pl.lit(None, dtype).alias(name)
+        for name, dtype in schema.items()
     )

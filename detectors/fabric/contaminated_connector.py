@@ -56,8 +56,8 @@ class ContaminatedConnector:
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (Optic,)
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
-            "device": pl.String, "port": pl.Int64, "lane": pl.Int64, **GRADE_COLUMNS, "time": UTC_MICROSECONDS,
-            "transmit_power_dbm": pl.Float64, **dict.fromkeys(MEMORY, pl.Float64),
+            "device": pl.String(), "port": pl.Int64(), "lane": pl.Int64(), **GRADE_COLUMNS, "time": UTC_MICROSECONDS,
+            "transmit_power_dbm": pl.Float64(), **dict.fromkeys(MEMORY, pl.Float64()),
         }
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ class ContaminatedConnector:
         judged = beside_far_end(received, lanes, FAR, tolerance_seconds)
         elsewhere = (pl.col("far_transmit_fallen_db") > self.transmit_db) | (pl.col("far_stepped") == 1)
         judged = judged.with_columns(
-            grade=((pl.col("stepped") == 1) & ~elsewhere.fill_null(value=False)).cast(pl.Int64)
+            grade=((pl.col("stepped") == 1) & ~elsewhere.fill_null(value=False)).cast(pl.Int64())
         ).sort("entity", "time")
         changes, after = graded_levels(
             judged, state.select(GRADE_COLUMNS.names()), for_seconds=self.for_seconds, clear_seconds=self.clear_seconds

@@ -9,7 +9,7 @@ LANE = pl.format("{}:{}/{}", "device", "port", "lane").alias("entity")
 
 
 def with_link(rows: pl.DataFrame, topology: Topology) -> pl.DataFrame:
-    """rows with device and port, and their cable as whole (device:port where no cable is known), peer, peer_port."""
+    """Rows with device and port, and their cable as whole (device:port where no cable is known), peer, peer_port."""
     ports = topology.ports.select("device", "port", "peer", "peer_port", whole="cable").unique(
         ["device", "port"], keep="first", maintain_order=True
     )
@@ -21,7 +21,7 @@ def with_link(rows: pl.DataFrame, topology: Topology) -> pl.DataFrame:
 def beside_far_end(
     rows: pl.DataFrame, lanes: pl.DataFrame, columns: tuple[str, ...], tolerance_seconds: float
 ) -> pl.DataFrame:
-    """rows (time, peer, peer_port, lane, ...) and what the same lane at the far end last said, as far_<column>.
+    """Rows (time, peer, peer_port, lane, ...) and what the same lane at the far end last said, as far_<column>.
 
     lanes: time, device, port, lane and the columns. What is older than the tolerance is null: unknown.
     """
@@ -35,7 +35,7 @@ def beside_far_end(
 
 
 def beside_peers(rows: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
-    """rows (time, device, port, lane) and the median light received by the port's other lanes at that time."""
+    """Rows (time, device, port, lane) and the median light received by the port's other lanes at that time."""
     others = rows.select("time", "device", "port", "lane").join(
         lanes.select("time", "device", "port", "receive_power_dbm", peer_lane="lane"), on=["time", "device", "port"]
     )

@@ -13,7 +13,7 @@ from detectors.levels import LEVEL_COLUMNS, levels
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 
-END_COLUMNS = pl.Schema({"state": pl.String, "said_at": UTC_MICROSECONDS, "down_since": UTC_MICROSECONDS})
+END_COLUMNS = pl.Schema({"state": pl.String(), "said_at": UTC_MICROSECONDS, "down_since": UTC_MICROSECONDS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,11 @@ class LinkDown:
     name: ClassVar[str] = "fabric.link_down"
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (FabricPort,)
     keeps: ClassVar[pl.Schema] = pl.Schema(
-        {**LEVEL_COLUMNS, "known": pl.Boolean, **{f"{end}_{column}": dtype for end in "ab" for column, dtype in END_COLUMNS.items()}}
+        {
+            **LEVEL_COLUMNS,
+            "known": pl.Boolean(),
+            **{f"{end}_{column}": dtype for end in "ab" for column, dtype in END_COLUMNS.items()},
+        }
     )
 
     def detect(
@@ -53,7 +57,7 @@ class LinkDown:
             "entity", "carried", "time", descending=[False, True, False]
         )
         rows = _follow(_follow(rows, "a"), "b").with_columns(
-            known=pl.col("known").cast(pl.Int8).cum_max().over("entity").cast(pl.Boolean)
+            known=pl.col("known").cast(pl.Int8).cum_max().over("entity").cast(pl.Boolean())
         )
         rows = rows.with_columns(bad=_verdict(pl.duration(microseconds=round(silent_seconds * 1e6))))
         changes, level = levels(rows.filter(~pl.col("carried")), _told(state), for_seconds=self.down_seconds)
@@ -82,12 +86,16 @@ class LinkDown:
 
 def _by_link(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
     """One row per link and sample time, with what end a and end b said at that time. An unknown port is an end a."""
-    first = context.topology.links.select("cable", device="a", port="a_port", is_a=pl.lit(True)).unique(["device", "port"])
+    first = context.topology.links.select("cable", device="a", port="a_port", is_a=pl.lit(True)).unique(
+        ["device", "port"]
+    )
     linked = with_link(rows.select("time", "device", "port", "state"), context.topology).join(
         first.select("device", "port", "is_a"), on=["device", "port"], how="left"
     )
     cabled = pl.col("peer").is_not_null()
-    linked = linked.with_columns(end=pl.when(pl.col("is_a").is_not_null() | ~cabled).then(pl.lit("a")).otherwise(pl.lit("b")))
+    linked = linked.with_columns(
+        end=pl.when(pl.col("is_a").is_not_null() | ~cabled).then(pl.lit("a")).otherwise(pl.lit("b"))
+    )
     return linked.group_by("whole", "time").agg(
         *(pl.col("state").filter(pl.col("end") == end).sort().last().alias(f"{end}_state") for end in "ab"),
         known=cabled.any() | (pl.col("state") == "active").any(),

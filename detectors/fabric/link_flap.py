@@ -38,8 +38,8 @@ POLICIES: tuple[FlapPolicy, ...] = (BYTEROBUST, SONIC, GPUD, AZURE)
 MEMORY = ("downed", "up", "owed", "down_seconds")
 HISTORY = pl.Schema(
     {
-        "whole": pl.String, "entity": pl.String, "time": UTC_MICROSECONDS, "since": UTC_MICROSECONDS,
-        "kind": pl.String, "lasted_seconds": pl.Float64,
+        "whole": pl.String(), "entity": pl.String(), "time": UTC_MICROSECONDS, "since": UTC_MICROSECONDS,
+        "kind": pl.String(), "lasted_seconds": pl.Float64(),
     }
 )  # fmt: skip
 
@@ -70,7 +70,7 @@ class LinkFlap:
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (FabricPort,)
     # what = port (memory of its last sample), outage (the latest few of a port) or level (of a link).
     keeps: ClassVar[pl.Schema] = pl.Schema(
-        {"what": pl.String, **HISTORY, **dict.fromkeys(MEMORY, pl.Float64), **{name: dtype for name, dtype in LEVEL_COLUMNS.items() if name not in HISTORY}}
+        {"what": pl.String(), **HISTORY, **dict.fromkeys(MEMORY, pl.Float64()), **LEVEL_COLUMNS}
     )  # fmt: skip
 
     def detect(
@@ -80,8 +80,8 @@ class LinkFlap:
         told = tables[FabricPort].select(
             "time", "device", "port",
             entity=pl.format("{}:{}", "device", "port"),
-            downed=pl.col("link_downed_total").cast(pl.Float64),
-            up=(pl.col("state") == "active").cast(pl.Float64),
+            downed=pl.col("link_downed_total").cast(pl.Float64()),
+            up=(pl.col("state") == "active").cast(pl.Float64()),
         ).filter(pl.col("downed").is_not_null() | pl.col("up").is_not_null())  # fmt: skip
         walked, memory = scan(
             told.sort("entity", "time"), state.filter(what="port").select("entity", "time", *MEMORY),
@@ -93,23 +93,28 @@ class LinkFlap:
         most = max(policy.outages for policy in self.policies)
         kept = [
             memory.with_columns(what=pl.lit("port")),
-            history.group_by("entity", "kind", maintain_order=True).tail(most).select(HISTORY.names()).with_columns(what=pl.lit("outage")),
+            history.group_by("entity", "kind", maintain_order=True).tail(most).with_columns(what=pl.lit("outage")),
             level.with_columns(what=pl.lit("level")),
         ]  # fmt: skip
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").sort("what", "entity", "kind", "time", maintain_order=True)
+        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").sort(
+            "what", "entity", "kind", "time", maintain_order=True
+        )
         return Detection(self._findings(changes), after)
 
     def _history(self, rows: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
         """The outages and returns known so far, one row each, sorted by end and time."""
         most = max(policy.outages for policy in self.policies)
-        elapsed = pl.duration(microseconds=(pl.col("elapsed_seconds") * 1e6).round().cast(pl.Int64))
+        elapsed = pl.duration(microseconds=(pl.col("elapsed_seconds") * 1e6).round().cast(pl.Int64()))
         dated = rows.with_columns(since=pl.col("time") - elapsed)
         lost = dated.filter(pl.col("outages") > 0).with_columns(
-            kind=pl.lit("outage").repeat_by(pl.col("outages").clip(0, most).cast(pl.Int64)), lasted_seconds=None
+            kind=pl.lit("outage").repeat_by(pl.col("outages").clip(0, most).cast(pl.Int64())), lasted_seconds=None
         )
         back = dated.filter(pl.col("lasted_seconds").is_not_null()).with_columns(kind=pl.lit("return"))
-        new = pl.concat([lost.explode("kind", empty_as_null=False).select(HISTORY.names()), back.select(HISTORY.names())], how="vertical_relaxed")
-        return pl.concat([before, new.cast(dict(HISTORY))]).sort("entity", "kind", "time", maintain_order=True)
+        new = pl.concat(
+            [lost.explode("kind", empty_as_null=False).select(HISTORY.names()), back.select(HISTORY.names())],
+            how="vertical_relaxed",
+        )
+        return pl.concat([before, new.cast(HISTORY)]).sort("entity", "kind", "time", maintain_order=True)
 
     def _judged(self, rows: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:
         """A row per link and sample time from its first outage on: bad, and by which policy."""
@@ -135,7 +140,9 @@ class LinkFlap:
             severity=pl.lit("page"),
             score=pl.col("pace").fill_null(0.0),
             threshold=pl.lit(1.0),
-            first_bad_at=pl.when("active").then(pl.min_horizontal("first_at", "first_bad_at")).otherwise("first_bad_at"),
+            first_bad_at=pl.when("active")
+            .then(pl.min_horizontal("first_at", "first_bad_at"))
+            .otherwise("first_bad_at"),
             action=pl.lit("isolate_port"),
         ).with_columns(evidence("policy", "first_at", "ends", "pace"))
         return ordered(findings_frame(rows, self.name, "link_flap", "link"))
@@ -161,7 +168,10 @@ def _holding(policy: FlapPolicy, ends: pl.DataFrame, history: pl.DataFrame) -> p
 
 
 def _step(memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
-    """Outages seen with this sample, and how long the one lasted that ends with it. owed: told by state, not yet by counter."""
+    """Outages seen with this sample, and how long the one lasted that ends with it.
+
+    owed: an outage that the state has shown and the counter has yet to count.
+    """
     downed, up, elapsed = sample["downed"], sample["up"], np.nan_to_num(sample["elapsed_seconds"])
     counted = np.maximum(np.nan_to_num(downed - memory["downed"]), 0.0)
     fell = (memory["up"] == 1) & (up == 0)

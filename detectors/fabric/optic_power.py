@@ -16,10 +16,19 @@ from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
 MEMORY = (
-    "weight", "mean_hours", "mean_dbm", "mean_milliamps", "hours_hours", "hours_dbm", "dbm_dbm", "hours_milliamps",
-    "receive_power_dbm", "stepped",
+    "weight", "mean_hours", "mean_dbm", "mean_milliamps", "hours_hours", "hours_dbm", "hours_milliamps", "bend_dbm",
+    "receive_power_dbm", "slope_dbm", "path_loss_db", "stepped",
 )  # fmt: skip
-OUTPUTS = ("weight", "slope_db_per_hour", "significance", "fitted_dbm", "fallen_db", "bias_milliamps_per_hour", "stepped")
+PLACE = ("entity", "device", "port", "lane")
+OUTPUTS = (
+    "weight",
+    "slope_db_per_hour",
+    "significance",
+    "fitted_dbm",
+    "fallen_db",
+    "bias_milliamps_per_hour",
+    "stepped",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +37,20 @@ class ReceivePowerTrend:
 
     What fails: the laser at the far end ages (its bias current rises to hold the light, then cannot), or the path's
     loss grows slowly. What it looks like: dBm on a slope, while neighbours stay. Formula: least squares of dBm over
-    hours with weights that forget with memory_hours, per lane; the fit restarts where light jumps by more than
-    jump_db between two samples, because a step is a connector or a bend and no trend. A lane is bad (ticket) when
+    hours with weights that forget with memory_hours, per lane; the fit restarts where the path's loss (Tx at the far
+    end less Rx; Rx alone where the far end is silent) jumps by more than jump_db between two samples, because a step
+    is a connector or a bend and no trend. A lane is bad (ticket) when
 
         slope / its standard error <= -significance,  the fit has fallen by at least fallen_db,
         and (fitted light - alarm) / -slope <= horizon_hours,
 
-    and a page when it is below the alarm without a jump having taken it there. Two samples in a row must say so. It
-    clears when the trend is insignificant or twice the horizon away.
+    where the error comes from the noise of second differences (variance 6 sigma^2), which a fade that has only begun
+    does not inflate. A lane is a page when it is below the alarm without a jump having taken it there. Two samples in
+    a row must say so. It clears when the trend is insignificant or twice the horizon away.
 
     alarm: the module's own receive_power_alarm_low_dbm; alarm_low_dbm -8.9 where it tells none (400G 4x100G single
     mode, real capture, domain.md 4.4). horizon_hours 24: a working day to act. memory_hours 2: 120 samples a minute
-    apart make 0.05 dB of noise a slope error below 0.01 dB/h. fallen_db 0.3 and significance 6: a day's swing of
+    apart make 0.05 dB of noise a slope error below 0.01 dB/h. fallen_db 0.5 and significance 5: a day's swing of
     temperature moves light by some 0.1 dB (an assumption). samples 8. jump_db 0.8: below any step of
     fabric.contaminated_connector.
 
@@ -50,8 +61,8 @@ class ReceivePowerTrend:
     alarm_low_dbm: float = -8.9
     horizon_hours: float = 24.0
     memory_hours: float = 2.0
-    significance: float = 6.0
-    fallen_db: float = 0.3
+    significance: float = 5.0
+    fallen_db: float = 0.5
     jump_db: float = 0.8
     samples: float = 8.0
     resolution_db: float = 0.01
@@ -62,8 +73,9 @@ class ReceivePowerTrend:
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (Optic,)
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
-            "device": pl.String, "port": pl.Int64, "lane": pl.Int64, **GRADE_COLUMNS, "time": UTC_MICROSECONDS,
-            "bias_milliamps_per_hour": pl.Float64, **dict.fromkeys(MEMORY, pl.Float64),
+            "device": pl.String(), "port": pl.Int64(), "lane": pl.Int64(), **GRADE_COLUMNS, "time": UTC_MICROSECONDS,
+            "bias_milliamps_per_hour": pl.Float64(), **dict.fromkeys(MEMORY, pl.Float64()),
+            "transmit_time": UTC_MICROSECONDS, "transmit_power_dbm": pl.Float64(),
         }
     )  # fmt: skip
 
@@ -71,10 +83,21 @@ class ReceivePowerTrend:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: optic_degrading."""
-        told = tables[Optic].filter(pl.col("receive_power_dbm").is_not_null()).with_columns(LANE)
+        tolerance_seconds = 5 * context.intervals_seconds.get("optic", 60.0)
+        rows = tables[Optic].with_columns(LANE)
+        sent = pl.concat(
+            [
+                state.select(*PLACE, time="transmit_time", transmit_power_dbm="transmit_power_dbm"),
+                rows.select(*PLACE, "time", "transmit_power_dbm"),
+            ]
+        ).filter(pl.col("transmit_power_dbm").is_not_null())
+        lit = with_link(rows.filter(pl.col("receive_power_dbm").is_not_null()), context.topology).drop("whole")
+        told = beside_far_end(lit, sent, ("transmit_power_dbm",), tolerance_seconds)
         walked, memory = scan(
-            told.sort("entity", "time"), state.select("entity", "time", *MEMORY),
-            inputs=("receive_power_dbm", "bias_milliamps"), memory=MEMORY, outputs=OUTPUTS, step=self._step,
+            told.drop("peer", "peer_port").sort("entity", "time"),
+            state.select("entity", "time", *MEMORY).filter(pl.col("time").is_not_null()),
+            inputs=("receive_power_dbm", "bias_milliamps", "far_transmit_power_dbm"), memory=MEMORY, outputs=OUTPUTS,
+            step=self._step,
         )  # fmt: skip
         judged = walked.with_columns(
             alarm_dbm=pl.col("receive_power_alarm_low_dbm").fill_null(self.alarm_low_dbm)
@@ -84,21 +107,26 @@ class ReceivePowerTrend:
             judged, state.select(GRADE_COLUMNS.names()), for_seconds=self.for_seconds, clear_seconds=self.clear_seconds
         )
         wholes = fold(with_link(changes, context.topology), with_link(state, context.topology))
-        lanes = pl.concat([state, walked], how="diagonal_relaxed")
-        tolerance_seconds = 5 * context.intervals_seconds.get("optic", 60.0)
+        lanes = pl.concat([state.filter(pl.col("time").is_not_null()), walked], how="diagonal_relaxed")
         beside = beside_far_end(
             beside_peers(wholes, walked), lanes, ("bias_milliamps_per_hour",), tolerance_seconds
         )  # fmt: skip
-        last = pl.concat([state, walked], how="diagonal_relaxed").group_by("entity").agg(
-            pl.col("device", "port", "lane", "bias_milliamps_per_hour").last()
-        )  # fmt: skip
-        kept = memory.join(last, on="entity", how="left").join(after, on="entity", how="left")
+        slopes = lanes.group_by("entity").agg(pl.col("bias_milliamps_per_hour").last())
+        last_sent = sent.group_by("entity").agg(
+            transmit_time=pl.col("time").last(), transmit_power_dbm=pl.col("transmit_power_dbm").last()
+        )
+        places = pl.concat([state.select(PLACE), rows.select(PLACE)]).unique()
+        kept = places.filter(pl.col("entity").is_in(pl.concat([memory["entity"], last_sent["entity"]]).implode()))
+        for more in (memory, slopes, last_sent, after):
+            kept = kept.join(more, on="entity", how="left")
         return Detection(self._findings(beside), kept.select(self.keeps.names()).sort("entity"))
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         """Weighted least squares one sample later; hours are counted back from the newest sample."""
+        loss = sample["far_transmit_power_dbm"] - sample["receive_power_dbm"]
         light, bias, hours = sample["receive_power_dbm"], sample["bias_milliamps"], sample["elapsed_seconds"] / 3600
-        jump = light - memory["receive_power_dbm"]
+        jump = memory["path_loss_db"] - loss
+        jump = np.where(np.isnan(jump), light - memory["receive_power_dbm"], jump)
         fresh = np.isnan(hours) | (np.abs(jump) > self.jump_db)
         stepped = np.where(np.isnan(memory["stepped"]), 0.0, memory["stepped"])
         stepped = np.where(jump < -self.jump_db, 1.0, np.where(jump > self.jump_db, 0.0, stepped))
@@ -117,18 +145,21 @@ class ReceivePowerTrend:
         mean_hours = np.where(fresh, 0.0, old["mean_hours"] - hours + from_mean_hours / weight)
         hours_hours = kept * old["hours_hours"] - np.where(fresh, 0.0, from_mean_hours * mean_hours)
         hours_dbm = kept * old["hours_dbm"] + np.where(fresh, 0.0, from_mean_hours * (light - mean_dbm))
-        dbm_dbm = kept * old["dbm_dbm"] + from_mean_dbm * (light - mean_dbm)
+        slope_dbm = np.where(fresh, np.nan, light - memory["receive_power_dbm"])
+        bend = np.nan_to_num(slope_dbm - np.where(fresh, np.nan, memory["slope_dbm"]))
+        bend_dbm = kept * old["bend_dbm"] + bend * bend
         hours_milliamps = kept * old["hours_milliamps"] + np.where(
             unknown_bias, 0.0, from_mean_hours * (bias - mean_milliamps)
         )
         spread = np.where(hours_hours > 0, hours_hours, np.nan)
         slope = hours_dbm / spread
-        left_over = np.maximum(dbm_dbm - slope * hours_dbm, 0.0) / np.maximum(weight - 2, 1.0)
-        error = np.sqrt((left_over + self.resolution_db**2 / 12) / spread)
+        noise = bend_dbm / 6 / np.maximum(weight - 2, 1.0) + self.resolution_db**2 / 12
+        error = np.sqrt(noise / spread)
         return {
             "weight": weight, "mean_hours": mean_hours, "mean_dbm": mean_dbm, "mean_milliamps": mean_milliamps,
-            "hours_hours": hours_hours, "hours_dbm": hours_dbm, "dbm_dbm": dbm_dbm,
-            "hours_milliamps": hours_milliamps, "receive_power_dbm": light, "stepped": stepped,
+            "hours_hours": hours_hours, "hours_dbm": hours_dbm, "hours_milliamps": hours_milliamps,
+            "bend_dbm": bend_dbm, "receive_power_dbm": light, "slope_dbm": slope_dbm, "path_loss_db": loss,
+            "stepped": stepped,
         }, {
             "weight": weight, "slope_db_per_hour": slope, "significance": slope / error,
             "fitted_dbm": mean_dbm - slope * mean_hours, "fallen_db": -slope * np.sqrt(12 * spread / weight),
@@ -137,11 +168,11 @@ class ReceivePowerTrend:
 
     def _grade(self) -> pl.Expr:
         enough = pl.col("weight") >= self.samples
-        falling = (
-            enough & (pl.col("significance") <= -self.significance) & (pl.col("fallen_db") >= self.fallen_db)
-        )
+        falling = enough & (pl.col("significance") <= -self.significance) & (pl.col("fallen_db") >= self.fallen_db)
         low = (pl.col("receive_power_dbm") < pl.col("alarm_dbm")) & (pl.col("stepped") == 0)
-        over = enough & ((pl.col("significance") > -self.significance / 2) | (pl.col("hours_left") > 2 * self.horizon_hours))
+        over = enough & (
+            (pl.col("significance") > -self.significance / 2) | (pl.col("hours_left") > 2 * self.horizon_hours)
+        )
         return (
             pl.when(low | (falling & (pl.col("receive_power_dbm") < pl.col("alarm_dbm")))).then(2)
             .when(falling & (pl.col("hours_left") <= self.horizon_hours)).then(1)

@@ -14,11 +14,13 @@ from schemas.fiber import OtdrEvent, OtdrTrace
 
 SPEED_OF_LIGHT_METERS_PER_NANOSECOND = 0.299792458
 FIBER = ("cable", "fiber", "direction", "wavelength_nanometers")
-EVENT = pl.Struct({"distance_meters": pl.Float64, "loss_db": pl.Float64, "reflectance_db": pl.Float64, "code": pl.String})
+EVENT = pl.Struct(
+    {"distance_meters": pl.Float64(), "loss_db": pl.Float64(), "reflectance_db": pl.Float64(), "code": pl.String()}
+)
 SHOT_COLUMNS = pl.Schema(
     {
-        "time": UTC_MICROSECONDS, "pulse_nanoseconds": pl.Float64, "group_index": pl.Float64,
-        "sample_spacing_meters": pl.Float64, "total_loss_db": pl.Float64, "length_meters": pl.Float64,
+        "time": UTC_MICROSECONDS, "pulse_nanoseconds": pl.Float64(), "group_index": pl.Float64(),
+        "sample_spacing_meters": pl.Float64(), "total_loss_db": pl.Float64(), "length_meters": pl.Float64(),
         "events": pl.List(EVENT),
     }
 )  # fmt: skip
@@ -27,7 +29,7 @@ CAUSES = ("fiber_loss", "fiber_reflectance")
 
 @dataclass(frozen=True, kw_only=True)
 class EventLoss:
-    """An event's loss or reflectance has grown since the fibre's baseline shot, or an event is new, or the fibre ends early.
+    """An event's loss or reflectance has grown since the fibre's baseline, an event is new, or the fibre ends early.
 
     What fails: a connector or splice opens, a fibre is bent or crushed (loss), an end face gets dirty or an air gap
     opens (reflectance). Like is compared with like: fibre, direction and wavelength are one key, and only growth
@@ -42,8 +44,8 @@ class EventLoss:
     is the shot that shows it, and a shot without it ends it. Fibres fold into their cable.
 
     loss_growth_db 0.3: the limit of a whole splice (TIA-568), several times the repeatability of a reading.
-    reflectance_growth_db 6: three times the repeatability of a reading (2 dB, an assumption). reflectance_limit_db -45: single
-    mode, TIA-568. distance_meters_minimum 1: the accuracy data sheets give at zero range (domain.md 4.5).
+    reflectance_growth_db 6: three times the repeatability of a reading (2 dB, an assumption). reflectance_limit_db
+    -45: single mode, TIA-568. distance_meters_minimum 1: the accuracy data sheets give at zero range (domain.md 4.5).
 
     Cannot see: what lies inside a dead zone without launch and tail cords; a fault older than the baseline; the loss
     of the end of fibre itself, which is no loss of the link.
@@ -59,13 +61,16 @@ class EventLoss:
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (OtdrTrace, OtdrEvent)
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
-            **{name: pl.Float64 if name == "wavelength_nanometers" else pl.String for name in FIBER},
-            "cause": pl.String, **GRADE_COLUMNS, **SHOT_COLUMNS,
+            **{name: pl.Float64() if name == "wavelength_nanometers" else pl.String() for name in FIBER},
+            "cause": pl.String(), **GRADE_COLUMNS, **SHOT_COLUMNS,
         }
     )  # fmt: skip
 
     def detect(
-        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+        self,
+        tables: Mapping[type[dy.Schema], pl.DataFrame],
+        state: pl.DataFrame,
+        context: Context,  # noqa: ARG002  # the protocol's
     ) -> Detection:
         """Findings on cables: fiber_loss, fiber_reflectance."""
         shots = _shots(tables[OtdrTrace], tables[OtdrEvent])
@@ -74,7 +79,9 @@ class EventLoss:
             "entity", "carried", "time", descending=[False, True, False]
         )
         picked = pl.int_range(pl.len()).over("entity")
-        marked = pl.when(pl.col("baseline").fill_null(value=False)).then(picked).forward_fill().over("entity").fill_null(0)
+        marked = (
+            pl.when(pl.col("baseline").fill_null(value=False)).then(picked).forward_fill().over("entity").fill_null(0)
+        )
         rows = rows.with_columns(place=picked, base_place=marked)
         bases_at = rows.select("entity", base_place="place", base=pl.struct(*SHOT_COLUMNS))
         rows = rows.join(bases_at, on=["entity", "base_place"], how="left", maintain_order="left")
@@ -146,10 +153,13 @@ class EventLoss:
         event = pl.col("loss_grown_db") >= self.loss_growth_db
         span = pl.col("total_grown_db") - pl.col("explained_db").fill_null(0.0) >= self.loss_growth_db
         broken, event, span = (verdict.fill_null(value=False) for verdict in (broken, event, span))
-        comparable = pl.any_horizontal(pl.col("loss_grown_db", "total_grown_db").is_not_null(), pl.col("base_end_meters", "end_meters").is_not_null())
+        comparable = pl.any_horizontal(
+            pl.col("loss_grown_db", "total_grown_db").is_not_null(),
+            pl.col("base_end_meters", "end_meters").is_not_null(),
+        )
         return judged.with_columns(
             fiber_loss_grade=pl.when(broken).then(2).when(event | span).then(1).when(comparable).then(0),
-            fiber_reflectance_grade=pl.col("reflects").cast(pl.Int64),
+            fiber_reflectance_grade=pl.col("reflects").cast(pl.Int64()),
             loss_code=pl.when(broken).then(pl.lit("break"))
             .when(event & pl.col("loss_known").is_null()).then(pl.lit("new_event"))
             .when(event).then(pl.lit("event"))
@@ -182,13 +192,18 @@ def _shots(traces: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         [*FIBER, "time"], keep="first", maintain_order=True
     )
     shots = shots.join(listed, on=key, how="full", nulls_equal=True, coalesce=True)
-    named = pl.concat_str(pl.col(FIBER).cast(pl.String).fill_null(""), separator="\x1f")
+    named = pl.concat_str(pl.col(FIBER).cast(pl.String()).fill_null(""), separator="\x1f")
     return shots.with_columns(entity=named).sort("entity", "time")
 
 
 def _exploded(shots: pl.DataFrame, events: pl.Expr) -> pl.DataFrame:
     """Events of the shots, one row each: shot, the event's fields, and whether it is the end of the fibre."""
-    rows = shots.select("shot", event=events).explode("event", empty_as_null=False).filter(pl.col("event").is_not_null()).unnest("event")
+    rows = (
+        shots.select("shot", event=events)
+        .explode("event", empty_as_null=False)
+        .filter(pl.col("event").is_not_null())
+        .unnest("event")
+    )
     # SR-4731: the second character is E, O or D at an end (found, out of range, moved by the user).
     end = pl.col("code").str.slice(1, 1).is_in(["E", "O", "D"]).fill_null(value=False)
     return rows.with_columns(end=end)

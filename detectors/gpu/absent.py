@@ -10,7 +10,7 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
 from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
-from detectors.silence import heard_alone, intervals, returned, silences
+from detectors.silence import heard_alone, intervals, returned, seconds, silences
 from schemas.columns import UTC_MICROSECONDS
 from schemas.gpu import Gpu
 from schemas.job import Maintenance
@@ -70,7 +70,7 @@ class GpuAbsent:
         returns = returned(nodes_before, node_gaps, by="id").select("time", node="id")
         last_return = returns.group_by(id="node").agg(since=pl.col("time").max())
         gaps = gaps.with_columns(node=pl.col("id").str.split("/").list.first())
-        beats = pl.concat([nodes_before, nodes]).select("time", node="id")
+        beats = pl.concat([nodes_before.select("id", "time"), nodes.select("id", "time")]).rename({"id": "node"})
         beats = beats.filter(pl.col("node").is_in(gaps["node"].unique().implode())).unique()
         grace = timedelta(seconds=1.5 * interval)
         alone = heard_alone(gaps.filter(~pl.col("told")), beats, returns, group="node", grace=grace)
@@ -100,14 +100,12 @@ def _begun(alone: pl.DataFrame, plans: pl.DataFrame, limit: timedelta, context: 
 
 
 def _statements(lost: pl.DataFrame, told: pl.DataFrame, interval_seconds: float, limit: timedelta) -> pl.DataFrame:
-    begins = lost.select(
-        "id", last="time", time="at", node_heard_at="heard", active=pl.lit(True), action=pl.lit("reboot_node")
-    ).with_columns(slot_last_row_at="last")
-    begins = begins.with_columns(evidence("slot_last_row_at", "node_heard_at"))
+    begins = lost.select("id", last="time", time="at", waited_since="base", active=pl.lit(True), action=pl.lit("reboot_node"))
+    begins = begins.with_columns(last_row_at="last").with_columns(evidence("last_row_at", "waited_since"))
     ends = told.filter(pl.col("until").is_not_null()).select("id", last="time", time="until", active=pl.lit(False))
     return pl.concat([begins, ends], how="diagonal").with_columns(
         entity="id", code=pl.lit("absent"), severity=pl.lit("page"),
         first_bad_at=pl.col("last") + timedelta(seconds=interval_seconds),
-        score=(pl.col("time") - pl.col("last")).dt.total_microseconds() / 1e6,
+        score=seconds(pl.col("time") - pl.col("last")),
         threshold=pl.lit(limit.total_seconds()),
     )  # fmt: skip

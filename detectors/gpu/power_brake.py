@@ -9,6 +9,7 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import slot_samples
 from detectors.levels import LEVEL_COLUMNS, levels
+from detectors.silence import seconds
 from schemas.gpu import CLOCKS_EVENT_HARDWARE_POWER_BRAKE, Gpu
 
 SEEN = ("clocks_event_reasons", "sm_clock_megahertz", "power_watts")
@@ -52,7 +53,7 @@ class PowerBrake:
         changes, after = levels(samples, state, for_seconds=self.sustained_seconds, clear_seconds=self.clear_seconds)
         said = changes.with_columns(
             evidence(*SEEN), code=pl.lit("power_brake"), severity=pl.lit("page"), action=pl.lit("open_ticket"),
-            score=(pl.col("time") - pl.col("first_bad_at")).dt.total_microseconds() / 1e6,
+            score=seconds(pl.col("time") - pl.col("first_bad_at")),
             threshold=pl.lit(self.sustained_seconds),
         )  # fmt: skip
         return Detection(ordered(findings_frame(said, self.name, "gpu_power_brake", "gpu")), after)

@@ -10,7 +10,7 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
 from detectors.planned import PLAN_COLUMNS, clean_ends, forgiven, spread, still_needed, windows
-from detectors.silence import heard_alone, intervals, returned, silences
+from detectors.silence import heard_alone, intervals, returned, seconds, silences
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import Heartbeat, JobEvent, Maintenance
 
@@ -51,7 +51,10 @@ class MissedHeartbeats:
 
     @property
     def keeps(self) -> pl.Schema:
-        """One row per rank's GPU and per node (last beat, what was told, last return), and plans still open."""
+        """One row per rank's GPU and per node (last beat, what was told, last return), and plans still open.
+
+        `suspect` is null until judged, and false when a plan spared it.
+        """
         return pl.Schema(
             {
                 "row": pl.String, "id": pl.String, "time": UTC_MICROSECONDS, "job": pl.String, "suspect": pl.Boolean,
@@ -116,13 +119,13 @@ class _Limits:
 
 def _beats(heartbeats: pl.DataFrame, entity: pl.Expr) -> pl.DataFrame:
     return heartbeats.select(
-        entity.alias("id"), "time", "job", suspect=pl.lit(False), dead=pl.lit(False), since=pl.lit(None, UTC_MICROSECONDS)
+        entity.alias("id"), "time", "job", suspect=pl.lit(None, pl.Boolean), dead=pl.lit(False), since=pl.lit(None, UTC_MICROSECONDS)
     ).select(COLUMNS)
 
 
 def _judged(silent: pl.DataFrame, plans: pl.DataFrame, limits: _Limits, context: Context) -> pl.DataFrame:
     """What is to be said of each silence, once: says_suspect and says_dead at suspect_at and dead_at; `meant` when a
-    plan forgives it at dead_at. `suspect` and `dead` become what has been said by now.
+    plan forgives it at dead_at. `suspect` (null: not judged yet, false: spared) and `dead` become what has been said.
     """
     timed = silent.with_columns(
         suspect_at=pl.max_horizontal(pl.col("base") + limits.suspect, "heard"),
@@ -138,10 +141,10 @@ def _judged(silent: pl.DataFrame, plans: pl.DataFrame, limits: _Limits, context:
     )
     unjudged = ~pl.col("dead") & (pl.col("dead_at") < end)
     return first.with_columns(
-        says_suspect=~pl.col("suspect") & ~pl.col("dead") & ~pl.col("spared"),
+        says_suspect=pl.col("suspect").is_null() & ~pl.col("dead") & ~pl.col("spared"),
         says_dead=unjudged & ~pl.col("meant"),
         meant=unjudged & pl.col("meant"),
-    ).with_columns(suspect=pl.col("suspect") | pl.col("says_suspect"), dead=pl.col("dead") | pl.col("says_dead"))
+    ).with_columns(suspect=pl.coalesce("suspect", "says_suspect"), dead=pl.col("dead") | pl.col("says_dead"))
 
 
 def _planned_ends(nodes: pl.DataFrame) -> pl.DataFrame:
@@ -171,7 +174,7 @@ def _told(after: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
     return (
         after.join(lasting.filter("meant"), on="id", how="anti")
         .join(said, on="id", how="left")
-        .with_columns(suspect=pl.col("now_suspect").fill_null(value=False), dead=pl.col("now_dead").fill_null(value=False))
+        .with_columns(suspect="now_suspect", dead=pl.col("now_dead").fill_null(value=False))
         .drop("now_suspect", "now_dead")
     )
 
@@ -199,11 +202,11 @@ def _statements(judged: pl.DataFrame, limits: _Limits) -> pl.DataFrame:
     action = pl.when(pl.col("active") & (pl.col("code") == "dead")).then(pl.lit("drain_node"))
     return (
         pl.concat(stages)
-        .with_columns(entity="id", last_beat_at="time", node_heard_at="heard", action=action)
+        .with_columns(entity="id", last_beat_at="time", action=action)
         .with_columns(
-            evidence("job", "last_beat_at", "node_heard_at"),
+            evidence("job", "last_beat_at"),
             time=pl.col("at"),
             first_bad_at=pl.col("last_beat_at") + limits.interval,
-            score=(pl.col("at") - pl.col("last_beat_at")).dt.total_microseconds() / 1e6,
+            score=seconds(pl.col("at") - pl.col("last_beat_at")),
         )
     )

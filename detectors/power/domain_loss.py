@@ -129,11 +129,13 @@ class PowerDomainLoss:
         timeline = pl.concat([before.with_columns(carried=pl.lit(True)), given], how="diagonal").with_columns(
             volts_known=pl.col("volts").forward_fill().over("entity")
         )
-        fading = pl.col("time").dt.epoch("us") / 1e6 / self.normal_fades_seconds
-        agreed = pl.min_horizontal("volts_known", pl.col("volts_known").shift(1).over("entity"), ignore_nulls=False)
+        fading = pl.col("time").dt.epoch("us") * (1e-6 / self.normal_fades_seconds)
+        before_it = pl.col("volts_known").shift(1).over("entity")
+        agreed = pl.when(pl.col("volts_known") < before_it).then("volts_known").otherwise(before_it)
         grown = pl.when(~pl.col("carried") & (agreed >= 1.0)).then(agreed.log() + fading).otherwise("peak")
-        peak = grown.cum_max().over("entity").forward_fill().over("entity")
-        timeline = timeline.with_columns(peak=peak).with_columns(normal_volts=(pl.col("peak") - fading).exp())
+        timeline = timeline.with_columns(peak=grown.cum_max().over("entity"))
+        timeline = timeline.with_columns(pl.col("peak").forward_fill().over("entity"))
+        timeline = timeline.with_columns(normal_volts=(pl.col("peak") - fading).exp())
         return timeline.filter(~pl.col("carried")).with_columns(volts_read="volts", volts=pl.col("volts_known"))
 
     def _metered(self, samples: pl.DataFrame, plans: pl.DataFrame) -> pl.DataFrame:
@@ -177,10 +179,8 @@ def _told(after: pl.DataFrame, lasting: pl.DataFrame) -> pl.DataFrame:
 def _levels(verdicts: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Statements of change; and the state with the onset of each level, which its end repeats."""
     concerned = pl.concat([before["entity"], verdicts.filter("bad")["entity"]]).unique()
-    samples = verdicts.filter(pl.col("entity").is_in(concerned.implode())).select(
-        "entity", "time", "bad",
-        *(pl.col(name) if name in verdicts.columns else pl.lit(None).alias(name) for name in (*SEEN, "onset")),
-    ).sort("time", "entity", "bad", descending=[False, False, True], maintain_order=True)  # fmt: skip
+    samples = verdicts.filter(pl.col("entity").is_in(concerned.implode())).select("entity", "time", "bad", "onset", *SEEN)
+    samples = samples.sort("time", "entity", "bad", descending=[False, False, True], maintain_order=True)
     changes, after = levels(samples, before.select(LEVEL_COLUMNS.names()))
     began = changes.with_columns(onset=pl.when("active").then(pl.coalesce("onset", "first_bad_at")))
     known = pl.concat([before.select("entity", "onset"), began], how="diagonal")

@@ -8,7 +8,7 @@ LEVEL_NAMES = tuple(name for name in LEVEL_COLUMNS if name != "entity")
 # Per entity the state of `levels` twice: for "at least a ticket" and for "a page".
 GRADE_COLUMNS = pl.Schema(
     {
-        "entity": pl.String,
+        "entity": pl.String(),
         **{f"{grade}_{name}": LEVEL_COLUMNS[name] for grade in ("ticket", "page") for name in LEVEL_NAMES},
     }
 )
@@ -23,12 +23,12 @@ def graded_levels(
     each entity. state: GRADE_COLUMNS. Returns the rows at which the grade that holds changed, with grade (what now
     holds), was (what held before), active, severity and first_bad_at (of the level, in whatever grade); and the state.
     """
-    ticket, ticket_state = _at_least(1, "ticket", samples, state, for_seconds, clear_seconds)
-    page, page_state = _at_least(2, "page", samples, state, for_seconds, clear_seconds)
+    ticket, ticket_state = _at_least(1, samples, state, for_seconds=for_seconds, clear_seconds=clear_seconds)
+    page, page_state = _at_least(2, samples, state, for_seconds=for_seconds, clear_seconds=clear_seconds)
     after = ticket_state.join(page_state, on="entity", how="full", coalesce=True).select(GRADE_COLUMNS.names())
     held = state.select(
         "entity",
-        held=pl.col("ticket_active").cast(pl.Int64) + pl.col("page_active").cast(pl.Int64),
+        held=pl.col("ticket_active").cast(pl.Int64()) + pl.col("page_active").cast(pl.Int64()),
         held_since="ticket_first_bad_at",
     )
     # At one instant the end of everything speaks first, then whatever the page grade says, then the begin of a ticket.
@@ -41,7 +41,7 @@ def graded_levels(
         .with_columns(
             first_bad_at=pl.coalesce(pl.col("began").forward_fill().over("entity"), "held_since", "first_bad_at"),
             urgency=urgency,
-            grade=pl.col("least") - 1 + pl.col("active").cast(pl.Int64),
+            grade=pl.col("least") - 1 + pl.col("active").cast(pl.Int64()),
         )
         .sort("entity", "time", "urgency", maintain_order=True)
         .unique(["entity", "time"], keep="first", maintain_order=True)
@@ -50,12 +50,13 @@ def graded_levels(
         .drop("held", "held_since", "began", "urgency", "least")
         .sort("time", "entity")
     )
-    return changes, after.cast(dict(GRADE_COLUMNS)).sort("entity")
+    return changes, after.cast(GRADE_COLUMNS).sort("entity")
 
 
 def severity_of(grade: pl.Expr, was: pl.Expr) -> pl.Expr:
     """The severity of a statement; an end keeps that of the level which it ends."""
-    return pl.when(pl.when(grade > 0).then(grade).otherwise(was) == 2).then(pl.lit("page")).otherwise(pl.lit("ticket"))  # fmt: skip
+    spoken_of = pl.when(grade > 0).then(grade).otherwise(was)
+    return pl.when(spoken_of == 2).then(pl.lit("page")).otherwise(pl.lit("ticket"))
 
 
 def fold(changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
@@ -66,8 +67,8 @@ def fold(changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     severity and first_bad_at of the whole, entity being the whole and part the part that speaks for it.
     """
     held = before.group_by("whole").agg(
-        tickets_before=pl.col("ticket_active").fill_null(value=False).sum().cast(pl.Int64),
-        pages_before=pl.col("page_active").fill_null(value=False).sum().cast(pl.Int64),
+        tickets_before=pl.col("ticket_active").fill_null(value=False).sum().cast(pl.Int64()),
+        pages_before=pl.col("page_active").fill_null(value=False).sum().cast(pl.Int64()),
         since_before=pl.col("ticket_first_bad_at").filter(pl.col("ticket_active")).min(),
     )
     speaking = changes.sort("whole", "time", "grade", "entity", descending=[False, False, True, False])
@@ -76,8 +77,8 @@ def fold(changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.all().exclude("whole", "time", "first_bad_at").first(),
             first_bad_at=pl.col("first_bad_at").min(),
-            tickets=((pl.col("grade") >= 1).cast(pl.Int64) - (pl.col("was") >= 1).cast(pl.Int64)).sum(),
-            pages=((pl.col("grade") >= 2).cast(pl.Int64) - (pl.col("was") >= 2).cast(pl.Int64)).sum(),
+            tickets=((pl.col("grade") >= 1).cast(pl.Int64()) - (pl.col("was") >= 1).cast(pl.Int64())).sum(),
+            pages=((pl.col("grade") >= 2).cast(pl.Int64()) - (pl.col("was") >= 2).cast(pl.Int64())).sum(),
         )
         .join(held, on="whole", how="left", maintain_order="left")
         .with_columns(
@@ -85,8 +86,8 @@ def fold(changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
             pages=pl.col("pages").cum_sum().over("whole") + pl.col("pages_before").fill_null(0),
         )
     )
-    grade = (pl.col("tickets") > 0).cast(pl.Int64) + (pl.col("pages") > 0).cast(pl.Int64)
-    grade_before = (pl.col("tickets_before") > 0).cast(pl.Int64) + (pl.col("pages_before") > 0).cast(pl.Int64)
+    grade = (pl.col("tickets") > 0).cast(pl.Int64()) + (pl.col("pages") > 0).cast(pl.Int64())
+    grade_before = (pl.col("tickets_before") > 0).cast(pl.Int64()) + (pl.col("pages_before") > 0).cast(pl.Int64())
     whole = moved.with_columns(grade=grade).with_columns(
         was=pl.col("grade").shift(1).over("whole").fill_null(grade_before).fill_null(0)
     )
@@ -105,9 +106,10 @@ def fold(changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
 
 
 def _at_least(
-    least: int, name: str, samples: pl.DataFrame, state: pl.DataFrame, for_seconds: float, clear_seconds: float
+    least: int, samples: pl.DataFrame, state: pl.DataFrame, *, for_seconds: float, clear_seconds: float
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Level changes of "grade at least `least`", and the state of that level under the columns of that name."""
+    name = "ticket" if least == 1 else "page"
     before = state.select("entity", *(pl.col(f"{name}_{column}").alias(column) for column in LEVEL_NAMES))
     changes, after = levels(
         samples.with_columns(bad=pl.col("grade") >= least),
@@ -115,5 +117,5 @@ def _at_least(
         for_seconds=for_seconds,
         clear_seconds=clear_seconds,
     )
-    said = changes.drop("bad").with_columns(least=pl.lit(least, pl.Int64))
+    said = changes.drop("bad").with_columns(least=pl.lit(least, pl.Int64()))
     return said, after.rename({column: f"{name}_{column}" for column in LEVEL_NAMES})

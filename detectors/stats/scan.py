@@ -19,7 +19,7 @@ Arrays = Mapping[str, Floats]
 Step = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
 
 
-def scan(
+def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the step; all by keyword but two
     rows: pl.DataFrame,
     before: pl.DataFrame,
     *,
@@ -37,7 +37,7 @@ def scan(
     Returns rows with elapsed_seconds and the outputs (NaN as null), and the memory after the batch.
     """
     if rows.is_empty():
-        nothing = (pl.lit(None, pl.Float64).alias(name) for name in ("elapsed_seconds", *outputs))
+        nothing = (pl.lit(None, pl.Float64()).alias(name) for name in ("elapsed_seconds", *outputs))
         return rows.with_columns(nothing), before
     rows = rows.join(before.select("entity", before_time="time"), on="entity", how="left", maintain_order="left")
     previous = pl.col("time").shift(1).over("entity").fill_null(pl.col("before_time"))
@@ -77,13 +77,13 @@ def toward(normal: Floats, value: Floats, weight: Floats) -> Floats:
 
 
 def weight_of(elapsed_seconds: Floats, time_constant_seconds: float) -> Floats:
-    """Weight of a sample in a mean that forgets with the time constant: dt / (tau + dt), to first order 1 - exp(-dt/tau)."""
+    """Weight of a sample in a mean that forgets with the time constant: dt / (tau + dt), nearly 1 - exp(-dt / tau)."""
     elapsed = np.nan_to_num(elapsed_seconds, nan=0.0)
     return np.asarray(elapsed / (time_constant_seconds + elapsed))
 
 
 def _floats(column: pl.Series) -> Floats:
-    return np.array(column.cast(pl.Float64).fill_null(float("nan")).to_numpy())
+    return np.array(column.cast(pl.Float64()).fill_null(float("nan")).to_numpy())
 
 
 def _by_tick(ticks: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
-from detectors.silence import silences
+from detectors.silence import seconds, silences
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import Heartbeat, Maintenance
 from schemas.tables import TABLES, Table
@@ -102,7 +102,7 @@ def _of_table(
         action=pl.lit("open_ticket"),
     )  # fmt: skip
     ends = gaps.filter(~meant & pl.col("until").is_not_null()).with_columns(
-        silent_seconds=(pl.col("until") - pl.col("time")).dt.total_microseconds() / 1e6
+        silent_seconds=seconds(pl.col("until") - pl.col("time"))
     ).with_columns(
         evidence("last_row_at", "silent_seconds"), time=pl.col("until"), active=pl.lit(False), score=pl.col("silent_seconds"),
     )  # fmt: skip

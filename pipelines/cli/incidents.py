@@ -21,6 +21,7 @@ from pipelines.cli.output import (
     table,
 )
 from pipelines.cli.session import operations_store, settings_at
+from pipelines.operations_records import MATCHERS
 from pipelines.recovery.ledger import Ledger
 from schemas.action import ActionRecord
 from schemas.incident import State
@@ -42,13 +43,13 @@ def list_incidents(
     cause: Annotated[list[str] | None, typer.Option(help="Only these causes.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     settings: SettingsFile = None,
-    as_json: AsJson = False,  # noqa: FBT002  a command-line flag
+    as_json: AsJson = False,
 ) -> int:
     """Newest first."""
     states = [word for word in get_args(State) if word in (state or ())]
     unknown = set(state or ()) - set(states)
     if unknown:
-        raise Refused(f"--state {sorted(unknown)[0]}: known are {', '.join(get_args(State))}")
+        raise Refused(f"--state {min(unknown)}: known are {', '.join(get_args(State))}")
     store = operations_store(settings_at(settings))
     found = store.incidents(states=states or None, causes=cause or None, limit=limit)
     if as_json:
@@ -59,7 +60,7 @@ def list_incidents(
 
 
 @incidents.command("show")
-def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = False) -> int:  # noqa: FBT002  a flag
+def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """One incident with its evidence, members, actions and what people said."""
     store = operations_store(settings_at(settings))
     incident = store.incident(name)
@@ -87,16 +88,20 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
 @incidents.command("ack")
 def acknowledge(
     name: Name, by: By = "", comment: Comment = "", settings: SettingsFile = None,
-    as_json: AsJson = False,  # noqa: FBT002  a flag
+    as_json: AsJson = False,
 ) -> int:  # fmt: skip
     """Say that somebody has seen it."""
     store = operations_store(settings_at(settings))
     incident = _saying(lambda: store.acknowledge(name, _person(by), comment, datetime.now(UTC)))
-    return _said(f"{incident.id} {incident.state} by {_person(by)}", {"id": incident.id, "state": incident.state}, as_json=as_json)
+    return _said(
+        f"{incident.id} {incident.state} by {_person(by)}",
+        {"id": incident.id, "state": incident.state},
+        as_json=as_json,
+    )
 
 
 @incidents.command("note")
-def note(name: Name, text: str, by: By = "", settings: SettingsFile = None, as_json: AsJson = False) -> int:  # noqa: FBT002  a flag
+def note(name: Name, text: str, by: By = "", settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """Add a note to its timeline."""
     store = operations_store(settings_at(settings))
     _saying(lambda: store.note(name, _person(by), text, datetime.now(UTC)))
@@ -105,10 +110,10 @@ def note(name: Name, text: str, by: By = "", settings: SettingsFile = None, as_j
 
 @incidents.command("silence")
 def silence(
-    matchers: Annotated[list[str], typer.Argument(help="name=value of incident, cause, severity, root_kind, root or member.")],
+    matchers: Annotated[list[str], typer.Argument(help=f"name=value; names: {', '.join(MATCHERS)}.")],
     hours: Annotated[float, typer.Option(min=0.01, max=24 * 90, help="For how long.")] = 4.0,
     by: By = "", comment: Comment = "", settings: SettingsFile = None,
-    as_json: AsJson = False,  # noqa: FBT002  a flag
+    as_json: AsJson = False,
 ) -> int:  # fmt: skip
     """No pages for incidents that match all of these, for a while."""
     pairs = [tuple(matcher.split("=", 1)) for matcher in matchers]
@@ -118,9 +123,13 @@ def silence(
     now = datetime.now(UTC)
     store = operations_store(settings_at(settings))
     made = _saying(
-        lambda: store.silence([(name, value) for name, value in pairs], now, now + timedelta(hours=hours), _person(by), comment)
+        lambda: store.silence(
+            [(name, value) for name, value in pairs], now, now + timedelta(hours=hours), _person(by), comment
+        )
     )
-    return _said(f"{made.id} until {moment(made.ends_at)} UTC", {"id": made.id, "ends_at": made.ends_at}, as_json=as_json)
+    return _said(
+        f"{made.id} until {moment(made.ends_at)} UTC", {"id": made.id, "ends_at": made.ends_at}, as_json=as_json
+    )
 
 
 @actions.command("list")
@@ -128,7 +137,7 @@ def list_actions(
     incident: Annotated[str | None, typer.Option(help="Only of this incident.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     settings: SettingsFile = None,
-    as_json: AsJson = False,  # noqa: FBT002  a flag
+    as_json: AsJson = False,
 ) -> int:
     """Newest first."""
     store = operations_store(settings_at(settings))
@@ -142,7 +151,9 @@ def list_actions(
 
 
 @actions.command("approve")
-def approve(action: Action, by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False) -> int:  # noqa: FBT002  a flag
+def approve(
+    action: Action, by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False
+) -> int:
     """Agree to an action that waits for it; it is carried out when enough people have."""
     store = operations_store(settings_at(settings))
     record = _saying(lambda: Ledger(store).answer(action, _person(by), comment, datetime.now(UTC), verdict="approved"))
@@ -150,7 +161,9 @@ def approve(action: Action, by: By = "", comment: Comment = "", settings: Settin
 
 
 @actions.command("reject")
-def reject(action: Action, by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False) -> int:  # noqa: FBT002  a flag
+def reject(
+    action: Action, by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False
+) -> int:
     """Refuse an action that waits for approval, for good."""
     store = operations_store(settings_at(settings))
     record = _saying(lambda: Ledger(store).answer(action, _person(by), comment, datetime.now(UTC), verdict="rejected"))
@@ -158,18 +171,22 @@ def reject(action: Action, by: By = "", comment: Comment = "", settings: Setting
 
 
 @breaker.command("show")
-def show_breaker(settings: SettingsFile = None, as_json: AsJson = False) -> int:  # noqa: FBT002  a flag
+def show_breaker(settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """Whether automation is stopped, since when and why."""
     state = operations_store(settings_at(settings)).breaker()
     document = {"tripped": state.tripped, "at": state.at, "by": state.by, "reason": state.reason}
     word = "tripped: no automatic action is taken" if state.tripped else "closed: automation may act"
-    return _said(f"{word}{f' ({state.reason}, {state.by}, {moment(state.at)} UTC)' if state.at else ''}", document, as_json=as_json)
+    return _said(
+        f"{word}{f' ({state.reason}, {state.by}, {moment(state.at)} UTC)' if state.at else ''}",
+        document,
+        as_json=as_json,
+    )
 
 
 @breaker.command("reset")
 def reset_breaker(
     reason: Annotated[str, typer.Option("--reason", help="Why it is safe again.")],
-    by: By = "", settings: SettingsFile = None, as_json: AsJson = False,  # noqa: FBT002  a flag
+    by: By = "", settings: SettingsFile = None, as_json: AsJson = False,
 ) -> int:  # fmt: skip
     """Let automation act again. Only a person does this."""
     store = operations_store(settings_at(settings))
@@ -190,7 +207,9 @@ def _person(by: str) -> str:
 
 
 def _answered(record: ActionRecord, word: str, by: str, *, as_json: bool) -> int:
-    return _said(f"{record.request.id} {word} by {_person(by)}; it is {record.outcome}", action_document(record), as_json=as_json)
+    return _said(
+        f"{record.request.id} {word} by {_person(by)}; it is {record.outcome}", action_document(record), as_json=as_json
+    )
 
 
 def _said(text: str, document: dict[str, Any], *, as_json: bool) -> int:

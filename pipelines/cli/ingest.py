@@ -20,7 +20,7 @@ def ingest(
     source: Annotated[list[str], typer.Option("--from", help=f"Where from: {FILES}. May be given several times.")],
     node: Annotated[str | None, typer.Option(help="Host that a file comes from, when it does not say.")] = None,
     settings: SettingsFile = None,
-    as_json: AsJson = False,  # noqa: FBT002  a command-line flag
+    as_json: AsJson = False,
 ) -> int:
     """Take telemetry into DuckDB, judge it, and open incidents. Running it again takes only what is new."""
     chosen = settings_at(settings)

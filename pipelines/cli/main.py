@@ -1,25 +1,86 @@
-"""The command line. Exit 0: done. 1: found something that needs a person. 2: wrong use, or refused. Errors are one line."""
+"""The command line. Exit 0: done, 1: found something that needs a person, 2: wrong use or refused, in one line."""
 
+import logging
 import sys
 
 import click
+import structlog
 import typer
 
-from pipelines import operations_store, telemetry_store
-from pipelines.cli.output import FOUND_SOMETHING, WRONG_USE, Refused
+from pipelines import operations_database, operations_records, telemetry_schema, telemetry_store
+from pipelines.cli.cable import cable
+from pipelines.cli.demo import demo
+from pipelines.cli.doctor import doctor
+from pipelines.cli.incidents import actions, breaker, incidents
+from pipelines.cli.ingest import ingest
+from pipelines.cli.output import WRONG_USE, Refused
+from pipelines.cli.replay import replay
+from pipelines.cli.schema import schema
+from pipelines.cli.score import score
+from pipelines.cli.serve import serve
+from pipelines.cli.simulate import run_simulation
+from pipelines.cli.topology import topology
+from pipelines.lease import Held
 from pipelines.settings import SettingsError
 from pipelines.sources.contract import SourceError
-from pipelines.telemetry_schema import NewerStore
 from replay.recording import RecordingError
 from replay.scenario import ScenarioError
 from schemas.formats.decoded import Unreadable
 
 EXPECTED = (
-    Refused, SettingsError, SourceError, NewerStore, RecordingError, ScenarioError, Unreadable,
-    telemetry_store.StoreUnavailable, operations_store.StoreUnavailable,
+    Refused, SettingsError, SourceError, RecordingError, ScenarioError, Unreadable, Held,
+    telemetry_store.StoreUnavailable, telemetry_schema.NewerStore,
+    operations_database.StoreUnavailable, operations_records.NotFound,
 )  # fmt: skip
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="hotspare watches very large GPU training clusters and drives their recovery.",
 )  # fmt: skip
+app.command("demo")(demo)
+app.command("ingest")(ingest)
+app.command("serve")(serve)
+app.command("replay")(replay)
+app.command("score")(score)
+app.add_typer(incidents, name="incidents")
+app.add_typer(actions, name="actions")
+app.add_typer(breaker, name="breaker")
+app.add_typer(cable, name="cable")
+app.add_typer(topology, name="topology")
+app.command("simulate")(run_simulation)
+app.command("doctor")(doctor)
+app.command("schema")(schema)
+
+
+def main() -> None:
+    """Run, and end with the exit code. What we expect to go wrong is one line; anything else is a bug and shows."""
+    structlog.configure(
+        processors=[
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=False),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.getLogger("kafka").setLevel(
+        logging.CRITICAL
+    )  # it repeats itself many times a second while a broker is away
+    try:
+        code = app(standalone_mode=False)
+    except EXPECTED as error:
+        code = _refuse(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        code = _refuse(error.format_message())
+    except click.ClickException as error:
+        code = _refuse(f"{error.format_message()} (see hotspare --help)")
+    except (click.Abort, KeyboardInterrupt):
+        code = _refuse("stopped")
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has seen enough
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(line: str) -> int:
+    sys.stderr.write(f"hotspare: {line}\n")
+    return WRONG_USE

@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from schemas.action import ActionRecord
 from schemas.incident import Incident
@@ -18,7 +19,9 @@ WRONG_USE = 2
 PLAIN_COLUMNS = 160
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
-SettingsFile = Annotated[str | None, typer.Option("--settings", help="Settings file; default hotspare.toml if present.")]
+SettingsFile = Annotated[
+    str | None, typer.Option("--settings", help="Settings file; default hotspare.toml if present.")
+]
 
 
 class Refused(RuntimeError):
@@ -44,8 +47,6 @@ def _encode(value: Any) -> Any:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:
     """Cells are data, never markup: a host name in brackets is shown as it is."""
-    from rich.text import Text  # noqa: PLC0415: only text output needs it
-
     shown = RichTable(title=title, title_justify="left", header_style="bold")
     for column in columns:
         shown.add_column(column, overflow="fold")
@@ -120,5 +121,3 @@ def actions_table(records: Sequence[ActionRecord]) -> RichTable:
             for r in records
         ),
     )
-
-

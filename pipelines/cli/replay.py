@@ -113,5 +113,7 @@ def differences(before: list[Incident], after: list[Incident]) -> list[dict[str,
         said = [None if side is None else f"{side.severity} at {moment(side.detected_at)}" for side in (old, new)]
         if said[0] != said[1]:
             change = "appears" if old is None else "vanishes" if new is None else "changes"
-            found.append({"change": change, "cause": key[0], "roots": some(key[1]), "before": said[0], "after": said[1]})
+            found.append(
+                {"change": change, "cause": key[0], "roots": some(key[1]), "before": said[0], "after": said[1]}
+            )
     return found

@@ -1,6 +1,7 @@
 """What most commands begin with: settings, stores, a source through the engine with its progress shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
@@ -43,20 +44,32 @@ def replayed(source: Source, settings: Settings, progress: Callable[[Tally], Non
     return Stream(source=source, detectors=configured(settings), responder=rehearsing).run(progress)
 
 
-def with_progress(source: Source, run: Callable[[Callable[[Tally], None]], Tally], *, quiet: bool) -> Tally:
-    """Run with a bar on a terminal, without one elsewhere."""
+@contextmanager
+def progress_bar(total_seconds: float | None = None, *, quiet: bool) -> Iterator[Callable[[Tally], None]]:
+    """A bar that follows a tally, on a terminal; nothing elsewhere."""
     screen = console()
     if quiet or not screen.is_terminal:
-        return run(lambda _: None)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("reading", total=source.span_seconds)
+        task = bar.add_task("reading", total=total_seconds)
 
         def show(tally: Tally) -> None:
             rows = sum(tally.rows.values())
+            at = "" if tally.now is None else f"{tally.now:%H:%M:%S}  "
             bar.update(
-                task, completed=tally.stream_seconds,
-                description=f"{tally.now:%H:%M:%S}  {rows:,} rows  {len(tally.incidents)} incidents",
-            )  # fmt: skip
+                task, completed=tally.stream_seconds, description=f"{at}{rows:,} rows  {len(tally.incidents)} incidents"
+            )
 
+        yield show
+
+
+def with_progress(source: Source, run: Callable[[Callable[[Tally], None]], Tally], *, quiet: bool) -> Tally:
+    with progress_bar(source.span_seconds, quiet=quiet) as show:
         return run(show)

@@ -1,15 +1,14 @@
 """hotspare simulate: a scenario's telemetry into Kafka, or into a recording folder with its labels."""
 
-import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pipelines.cli.output import AsJson, Refused, SettingsFile, console, print_json
+from pipelines.cli.output import AsJson, SettingsFile, console, print_json
 from pipelines.cli.session import settings_at
 from pipelines.sources.kafka_sink import send
-from replay.recording import write_recording
+from replay.recording import meta_of, write_recording
 from replay.scenario import load_scenario
 from replay.simulate import Window, labels, simulate, topology_of
 
@@ -18,7 +17,7 @@ def run_simulation(
     scenario: Annotated[str, typer.Argument(help="Scenario name or .toml file.")],
     to: Annotated[str, typer.Option("--to", help="kafka, or the folder of a recording to be made.")],
     settings: SettingsFile = None,
-    as_json: AsJson = False,  # noqa: FBT002  a command-line flag
+    as_json: AsJson = False,
 ) -> int:
     """Simulate a scenario. The same seed gives the same rows."""
     chosen = settings_at(settings)
@@ -27,18 +26,12 @@ def run_simulation(
     windows = simulate(loaded, topology)
     if to == "kafka":
         messages = send(windows, topology, chosen.kafka, lambda window, count: _say(window, count, quiet=as_json))
-        document = {"scenario": loaded.name, "to": chosen.kafka.bootstrap_servers, "messages": messages}
+        document: dict[str, Any] = {"scenario": loaded.name, "to": chosen.kafka.bootstrap_servers, "messages": messages}
         text = f"{messages:,} messages of {loaded.name} sent to {chosen.kafka.bootstrap_servers}"
     else:
         folder = Path(to)
-        if folder.exists() and any(folder.iterdir()):
-            raise Refused(f"{folder}: is there already and not empty; give a new folder")
-        beside = folder.with_name(folder.name + ".writing")
-        shutil.rmtree(beside, ignore_errors=True)
-        write_recording(beside, windows, topology, loaded, labels(loaded, topology))
-        shutil.rmtree(folder, ignore_errors=True)
-        beside.rename(folder)
-        document = {"scenario": loaded.name, "to": str(folder)}
+        rows = write_recording(folder, windows, topology, meta_of(loaded, topology), labels(loaded, topology))
+        document = {"scenario": loaded.name, "to": str(folder), "rows": rows}
         text = f"{loaded.name} recorded in {folder}; try: hotspare replay {folder}"
     if as_json:
         print_json(document)

@@ -79,7 +79,9 @@ class Ledger:
         with self.store.writing() as connection:
             if before is None:
                 insert = insert_into(connection, ACTIONS).values(**asked, **decided, attempts=begun, recoverable=False)
-                written = connection.execute(insert.on_conflict_do_nothing())
+                written = connection.execute(
+                    insert.on_conflict_do_nothing(), execution_options={"preserve_rowcount": True}
+                )
             else:
                 same = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == before.outcome)
                 same &= (ACTIONS.c.at == before.at) & (ACTIONS.c.mode == before.mode)

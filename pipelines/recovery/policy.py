@@ -160,8 +160,8 @@ def _targets(step: Step, incident: Incident, topology: Topology) -> Iterator[tup
             yield from (_port(root, topology) for root in incident.roots)
         case "root":
             for root in incident.roots:
-                lost = len(topology.nodes_under(incident.root_kind, root))
-                yield incident.root_kind, root, {"count": lost} if step.kind == "allocate_spare" else {}
+                lost = set(topology.nodes_under(incident.root_kind, root)).difference(spares_of(topology))
+                yield incident.root_kind, root, {"count": len(lost)} if step.kind == "allocate_spare" else {}
 
 
 def _port(link: str, topology: Topology) -> tuple[str, str, dict[str, Any]]:

@@ -102,7 +102,8 @@ def _decide_round(requests: Sequence[ActionRequest], work: _Work) -> tuple[list[
     with work.ledger.store.writing():
         facts, known = _facts(requests, work)
         for request in _undecided(requests, known, work):  # again: another worker may have been first
-            if request.parameters.get("after") in {other.id for other in (*claimed, *waiting)}:
+            behind = request.incident in {other.incident for other in waiting}  # steps keep their order
+            if behind or request.parameters.get("after") in {other.id for other in claimed}:
                 waiting.append(request)
                 continue
             record = _settle(request, facts, known, work)

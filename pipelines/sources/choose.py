@@ -9,8 +9,9 @@ from pathlib import Path
 from pipelines.pacing import window_seconds
 from pipelines.settings import Settings
 from pipelines.sources.contract import Source, SourceError
-from pipelines.sources.kafka import KafkaSource
 from pipelines.sources.files import FileSource, surroundings_of
+from pipelines.sources.kafka import KafkaSource
+from pipelines.sources.live_simulation import SPEC, live_simulation
 from pipelines.sources.windows import WindowSource
 from pipelines.telemetry_store import TelemetryStore
 from replay.recording import read_recording
@@ -20,7 +21,7 @@ from replay.simulate import topology_of as topology_of_scenario
 from schemas.formats.decoded import Unreadable
 from schemas.formats.ibnetdiscover import decode as decode_ibnetdiscover
 from schemas.formats.topology_csv import decode_topology
-from schemas.tables import TABLES
+from schemas.tables import TABLES, USUAL_INTERVALS_SECONDS
 from schemas.topology import Topology
 from schemas.topology_presets import build
 
@@ -30,7 +31,14 @@ RANGE = re.compile(r"^(store:|kafka:(?P<topics>[^@]*)@)(?P<begin>.+?)\.\.(?P<end
 def source_for(
     spec: str, settings: Settings, *, node: str | None = None, seed: int | None = None, speed: float | None = None
 ) -> Source:
-    """The source that `spec` names; speed only sets how finely it is cut. Raises SourceError, ScenarioError or RecordingError with one line."""
+    """The source that `spec` names; speed only sets how finely it is cut.
+
+    Raises SourceError, ScenarioError or RecordingError, with one line.
+    """
+    if spec == "kafka":
+        return kafka_source(settings)
+    if spec == SPEC or spec.startswith(f"{SPEC}@"):
+        return live_simulation(spec, lambda: datetime.now(UTC))
     if spec.startswith(("store:", "kafka:")):
         return _ranged(spec, settings, window_seconds(speed))
     path = Path(spec)
@@ -39,13 +47,18 @@ def source_for(
     if spec in scenario_names() or path.suffix == ".toml":
         return scenario_source(load_scenario(spec), seed=seed, speed=speed)
     if not path.exists():
-        raise SourceError(
-            f"{spec}: no such scenario, recording or file; scenarios: {', '.join(scenario_names())}"
-        )
+        raise SourceError(f"{spec}: no such scenario, recording or file; scenarios: {', '.join(scenario_names())}")
     return FileSource(
         path=path, topology=topology_of(settings), surroundings=surroundings_of(path, node=node),
         bytes_maximum=settings.limits.file_bytes_maximum,
     )  # fmt: skip
+
+
+def kafka_source(settings: Settings) -> KafkaSource:
+    """Everything on the brokers that is ours, from where the store left off."""
+    return KafkaSource(
+        settings=settings.kafka, limits=settings.limits, formats=dict(settings.topics), topology=topology_of(settings)
+    )
 
 
 def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float | None = None) -> WindowSource:
@@ -62,13 +75,13 @@ def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float
 
 def recording_source(folder: Path, *, speed: float | None = None) -> WindowSource:
     """A recording folder, cut into windows of event time, or of arrival where it says when rows arrived."""
-    recording = read_recording(folder)
+    recording = read_recording(folder, window_seconds=window_seconds(speed))
+    meta = recording.meta
     return WindowSource(
-        stream=f"recording:{recording.name}:{folder.absolute()}", topology=recording.topology,
-        intervals_seconds=recording.intervals_seconds,
-        span_seconds=(recording.ends_at - recording.starts_at).total_seconds(),
-        windows=lambda: recording.windows(window_seconds=window_seconds(speed)),
-        lateness_seconds=1.0 if recording.has_arrivals else 0.0,
+        stream=f"recording:{meta.name}:{folder.absolute()}", topology=recording.topology,
+        intervals_seconds=meta.intervals, span_seconds=(meta.ends_at - meta.starts_at).total_seconds(),
+        windows=lambda: read_recording(folder, window_seconds=window_seconds(speed)).windows,
+        by_arrival=recording.by_arrival,
     )  # fmt: skip
 
 
@@ -114,7 +127,7 @@ def store_source(settings: Settings, begin: datetime, end: datetime, seconds: in
 
     return WindowSource(
         stream=f"store:{begin.isoformat()}..{end.isoformat()}", topology=topology_of(settings),
-        intervals_seconds={table.name: table.interval_seconds for table in TABLES if table.interval_seconds}, span_seconds=(end - begin).total_seconds(), windows=windows,
+        intervals_seconds=USUAL_INTERVALS_SECONDS, span_seconds=(end - begin).total_seconds(), windows=windows,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from pipelines.sources.contract import Arrival, Offsets, SourceError
 from pipelines.topics import FORMATS, recognise
 from schemas.admission import Origin
 from schemas.formats.decoded import Decoded, Surroundings, Unreadable
-from schemas.tables import TABLE_BY_NAME, TABLES
+from schemas.tables import TABLE_BY_NAME, USUAL_INTERVALS_SECONDS
 from schemas.topology import Topology
 
 HEAD_BYTES = 64 * 1024
@@ -35,7 +35,7 @@ class FileSource:
 
     @property
     def intervals_seconds(self) -> Mapping[str, float]:
-        return {table.name: table.interval_seconds for table in TABLES if table.interval_seconds}
+        return USUAL_INTERVALS_SECONDS
 
     @property
     def span_seconds(self) -> float | None:
@@ -48,9 +48,7 @@ class FileSource:
             return
         decoded = decode_file(self.path, self.surroundings, self.bytes_maximum)
         origin = Origin(topic=str(self.path))
-        pieces = [
-            Piece(name, frame, origin) for name, frame in decoded.tables.items()
-        ]
+        pieces = [Piece(name, frame, origin) for name, frame in decoded.tables.items()]
         intake = take_in(pieces, decoded.rejects.with_columns(topic=pl.lit(str(self.path))))
         tables = {name: rows.sort(TABLE_BY_NAME[name].time) for name, rows in intake.tables.items()}
         now = _after(tables) or self.surroundings.received_at
@@ -73,12 +71,17 @@ def decode_file(path: Path, surroundings: Surroundings, bytes_maximum: int) -> D
         raise SourceError(f"{path}: the file is empty")
     found = recognise(path.name, data[:HEAD_BYTES])
     if found is None:
-        known = ", ".join(entry.name for entry in FORMATS)
+        known = ", ".join(dict.fromkeys(_family(entry.name) for entry in FORMATS))
         raise SourceError(f"{path}: of no format that hotspare knows ({known})")
     try:
         return found.decode(data, replace(surroundings, bytes_maximum=bytes_maximum))
     except Unreadable as error:
         raise SourceError(f"{path}: {found.name}: {error}") from None
+
+
+def _family(name: str) -> str:
+    """Wire formats come once per table; for a person they are one."""
+    return name.rpartition(" ")[0] if name.rpartition(" ")[2] in TABLE_BY_NAME else name
 
 
 def surroundings_of(path: Path, *, node: str | None, utc_offset_minutes: int = 0) -> Surroundings:

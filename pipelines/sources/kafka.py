@@ -3,34 +3,40 @@
 Offsets are never committed to the broker: they are stored with the rows, in the same transaction.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
-import structlog
+import polars as pl
 from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
 
 from pipelines.engine import ALLOWED_LATENESS_SECONDS, Batch
 from pipelines.intake import Intake, joined
 from pipelines.settings import KafkaSettings, LimitSettings
 from pipelines.sources.contract import Arrival, Offsets, SourceError
 from pipelines.sources.kafka_client import consumer
-from pipelines.sources.kafka_messages import TopicReader, reader_of
-from pipelines.sources.watermark import Watermark
+from pipelines.sources.kafka_messages import TopicReader, newest_of, reader_of, written_at
+from pipelines.sources.kafka_positions import NO_GAPS, Ends, behind, ends_of, go_on, go_to, poll
+from pipelines.sources.watermark import Partition, Watermark
 from schemas.tables import TABLE_BY_NAME, TABLES
 from schemas.topology import Topology
 
-log = structlog.get_logger()
 POLL_MILLISECONDS = 200
 NEWEST = "@newest"  # beside a partition's offset the store keeps its newest event time, in microseconds
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Partition = tuple[str, int]
+ALLOWED = timedelta(seconds=max(ALLOWED_LATENESS_SECONDS.values()))
+WINDOW_SLACK = timedelta(seconds=60)  # a replay of a window reads so far past its end, for what was sent late
+HELD_ROWS_MAXIMUM = 20_000  # refused rows that wait in memory until something can be said of time
+TOPICS_SECONDS = 30.0  # so often a follower looks for new topics and partitions
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSource:
-    """topics: only these; empty for all that are ours. window: event times FROM..TO of a replay, read by timestamp.
-    follow: go on for ever (serve) rather than stop at what was there when reading began (one catch-up pass).
+    """topics: only these; empty for all that are ours. window: event times FROM..TO of a replay; reading begins at the
+    first message written since FROM. following: asked after each poll whether to go on past what was there when
+    reading began; a catch-up pass does not.
     """
 
     settings: KafkaSettings
@@ -39,7 +45,7 @@ class KafkaSource:
     topology: Topology
     topics: tuple[str, ...] = ()
     window: tuple[datetime, datetime] | None = None
-    follow: bool = False
+    following: Callable[[], bool] = lambda: False
 
     @property
     def stream(self) -> str:
@@ -54,48 +60,65 @@ class KafkaSource:
         return None if self.window is None else (self.window[1] - self.window[0]).total_seconds()
 
     def arrivals(self, offsets: Offsets) -> Iterator[Arrival]:
-        """Batches of messages with the watermark after each. Raises SourceError when no broker answers."""
+        """Batches of messages with the watermark after each. Raises SourceError when no broker answers.
+
+        A follower ends when topics or partitions have come or gone; whoever called begins again.
+        """
         with consumer(self.settings, max_poll_records=self.limits.batch_messages_maximum) as client:
             readers = self._readers(client)
             partitions = _partitions(client, readers)
-            ends = self._seek(client, partitions, offsets)
-            allowed = timedelta(seconds=max(ALLOWED_LATENESS_SECONDS.values()))
-            watermark = Watermark(allowed, _remembered(offsets))
-            behind = _behind(client, ends)
-            while behind or self.follow:
-                polled = client.poll(timeout_ms=POLL_MILLISECONDS)
-                intake, newest = _read(readers, polled)
-                if self.follow or not polled:
-                    ends_now = _ends(client, partitions)  # poll is silent when no broker answers; this raises
-                    ends = ends_now if self.follow else ends
-                behind = _behind(client, ends)
-                watermark = watermark.seen(newest, behind)
-                _hold_back(client, partitions, watermark.ahead(timedelta(seconds=self.settings.ahead_seconds)))
-                if polled or self.follow:
-                    yield self._arrival(client, intake, watermark, partitions)
+            ends, gaps = self._seek(client, partitions, offsets)
+            watermark = Watermark(ALLOWED, _remembered(offsets)).seen({}, behind(client, ends))
+            waiting, written, said = [Intake({}, gaps, {})] if gaps.height else [], EPOCH, watermark.now()
+            looked = monotonic()
+            while (following := self.following()) or watermark.behind or waiting:
+                polled, gaps = poll(client, POLL_MILLISECONDS)
+                intakes, newest = _read(readers, polled)
+                waiting += [*intakes, Intake({}, gaps, {})] if intakes or gaps.height else []
+                written = max([written, *_written(polled)])
+                if following or not polled:
+                    there = ends_of(client, partitions)  # poll is silent when no broker answers; this raises
+                    ends = there if following else ends
+                watermark = watermark.seen(newest, self._unread(client, ends, watermark))
+                _hold_back(client, partitions, watermark, timedelta(seconds=self.settings.ahead_seconds))
+                if _speaks(watermark, waiting, said):
+                    said = watermark.now()
+                    yield self._arrival(client, joined(waiting), watermark, partitions, written)
+                    waiting = []
+                if following and monotonic() - looked > TOPICS_SECONDS:
+                    looked = monotonic()
+                    if _partitions(client, self._readers(client)) != partitions:
+                        return
 
     def _arrival(
-        self, client: KafkaConsumer, intake: Intake, watermark: Watermark, partitions: list[TopicPartition]
-    ) -> Arrival:
-        now = watermark.now() or EPOCH
+        self, client: KafkaConsumer, intake: Intake, watermark: Watermark, partitions: list[TopicPartition],
+        written: datetime,
+    ) -> Arrival:  # fmt: skip
+        # Where nothing but refused messages has come the stream has not begun; when they were written is all we know.
+        now = watermark.now() or (EPOCH if watermark.newest else written)
         if self.window is not None:
             begin, end = self.window
             tables = {
-                name: rows.filter(rows[TABLE_BY_NAME[name].time].is_between(begin, end, closed="left"))
+                name: rows.filter(pl.col(TABLE_BY_NAME[name].time).is_between(begin, end, closed="left"))
                 for name, rows in intake.tables.items()
             }
             intake, now = Intake(tables, intake.quarantined, intake.ignored), min(now, end)
         return Arrival(
             batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined),
             offsets={(one.topic, one.partition): client.position(one) for one in partitions}
-            | {(f"{topic}{NEWEST}", partition): microseconds(at) for (topic, partition), at in watermark.newest.items()},
+            | {
+                (f"{topic}{NEWEST}", partition): microseconds(at) for (topic, partition), at in watermark.newest.items()
+            },
             ignored=intake.ignored,
         )
 
     def _readers(self, client: KafkaConsumer) -> dict[str, TopicReader]:
         """A reader for each topic that is ours. Raises SourceError when there is none."""
+        there = client.topics()
+        if missing := sorted(set(self.topics) - there):
+            raise SourceError(f"kafka: {self.settings.bootstrap_servers} has no topic {', '.join(missing)}")
         found: dict[str, TopicReader] = {}
-        for topic in self.topics or sorted(client.topics()):
+        for topic in self.topics or sorted(there):
             reader = reader_of(topic, self.settings.topic_prefix, self.formats, self.limits.message_bytes_maximum)
             if reader is not None:
                 found[topic] = reader
@@ -108,25 +131,21 @@ class KafkaSource:
 
     def _seek(
         self, client: KafkaConsumer, partitions: list[TopicPartition], offsets: Offsets
-    ) -> dict[TopicPartition, int]:
-        """Put every partition where reading goes on; returns where this pass ends in each."""
+    ) -> tuple[Ends, pl.DataFrame]:
+        """Put every partition where reading goes on; returns where this pass ends in each, and what is gone."""
         client.assign(partitions)
-        first, ends = client.beginning_offsets(partitions), _ends(client, partitions)
-        if self.window is not None:
-            stamps = [{one: int(moment.timestamp() * 1000) for one in partitions} for moment in self.window]
-            found = [client.offsets_for_times(stamp) for stamp in stamps]
-            begins = {one: (ends[one] if at is None else at.offset) for one, at in found[0].items()}
-            ends = {one: (ends[one] if at is None else at.offset) for one, at in found[1].items()}
-        else:
-            begins = {one: offsets.get((one.topic, one.partition), first[one]) for one in partitions}
-        for one in partitions:
-            if begins[one] < first[one]:
-                log.warning(
-                    "kafka_messages_gone", topic=one.topic, partition=one.partition, stored=begins[one],
-                    first=first[one], reason="the broker deleted them before they were read",
-                )  # fmt: skip
-            client.seek(one, max(begins[one], first[one]))
-        return ends
+        if self.window is None:
+            return go_on(client, partitions, offsets)
+        ends = go_to(client, partitions, self.window[0])
+        return ends, NO_GAPS
+
+    def _unread(self, client: KafkaConsumer, ends: Ends, watermark: Watermark) -> frozenset[Partition]:
+        """Partitions that have more for us; in a window those that are past it have not."""
+        unread = behind(client, ends)
+        if self.window is None:
+            return unread
+        past = self.window[1] + WINDOW_SLACK
+        return frozenset(one for one in unread if watermark.newest.get(one, EPOCH) < past)
 
 
 def microseconds(moment: datetime) -> int:
@@ -150,33 +169,38 @@ def _partitions(client: KafkaConsumer, readers: Mapping[str, TopicReader]) -> li
     ]
 
 
-def _ends(client: KafkaConsumer, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    ends: dict[TopicPartition, int] = client.end_offsets(partitions)
-    return ends
-
-
-def _behind(client: KafkaConsumer, ends: Mapping[TopicPartition, int]) -> frozenset[Partition]:
-    return frozenset((one.topic, one.partition) for one, end in ends.items() if client.position(one) < end)
+def _speaks(watermark: Watermark, waiting: list[Intake], said: datetime | None) -> bool:
+    """Whether there is something to hand on. Rows of a stream that has not begun wait for the first watermark, so that
+    it begins at the same instant however it is cut.
+    """
+    now = watermark.now()
+    if not waiting:
+        return now is not None and now != said
+    refused = sum(intake.quarantined.height for intake in waiting)
+    return now is not None or said is not None or not watermark.behind or refused > HELD_ROWS_MAXIMUM
 
 
 def _read(
-    readers: Mapping[str, TopicReader], polled: Mapping[TopicPartition, list[object]]
-) -> tuple[Intake, dict[Partition, datetime]]:
-    parts: list[Intake] = []
+    readers: Mapping[str, TopicReader], polled: Mapping[TopicPartition, list[ConsumerRecord]]
+) -> tuple[list[Intake], dict[Partition, datetime]]:
+    intakes: list[Intake] = []
     newest: dict[Partition, datetime] = {}
     for one, records in polled.items():
         taken = readers[one.topic].take(one.partition, records)
-        parts.append(taken)
-        times = [rows[TABLE_BY_NAME[name].time].max() for name, rows in taken.tables.items() if not rows.is_empty()]
-        found = [moment for moment in times if isinstance(moment, datetime)]
-        if found:
-            newest[one.topic, one.partition] = max(found)
-    return joined(parts), newest
+        intakes.append(taken)
+        moment = newest_of(taken)
+        if moment is not None:
+            newest[one.topic, one.partition] = moment
+    return intakes, newest
 
 
-def _hold_back(client: KafkaConsumer, partitions: list[TopicPartition], ahead: frozenset[Partition]) -> None:
+def _written(polled: Mapping[TopicPartition, list[ConsumerRecord]]) -> list[datetime]:
+    return [moment for records in polled.values() if (moment := written_at(records[-1])) is not None]
+
+
+def _hold_back(client: KafkaConsumer, partitions: list[TopicPartition], watermark: Watermark, limit: timedelta) -> None:
     """Back-pressure: partitions that ran ahead are paused until the slowest has caught up."""
-    paused = client.paused()
+    paused, ahead = client.paused(), watermark.ahead(limit)
     for one in partitions:
         wanted = (one.topic, one.partition) in ahead
         if wanted and one not in paused:

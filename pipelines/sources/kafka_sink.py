@@ -1,13 +1,15 @@
-"""Sending simulated or recorded windows to Kafka, as a cluster's own collectors would: one message per source and time."""
+"""Sending simulated windows to Kafka, as a cluster's own collectors would: one message per source and time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
 
 import polars as pl
 from kafka import KafkaProducer
 from kafka.errors import TopicAlreadyExistsError
 
 from pipelines.settings import KafkaSettings
-from pipelines.sources.kafka_client import admin, producer
+from pipelines.sources.kafka_client import REQUEST_BYTES, admin, producer
 from replay.simulate import Window
 from schemas.formats import wire
 from schemas.tables import TABLES, Table
@@ -18,15 +20,14 @@ CLUSTER = "cluster"  # key of what belongs to no pod: a core switch, a job
 
 def create_topics(settings: KafkaSettings) -> None:
     """One topic per table; those that are there already are left as they are."""
-    wanted = {f"{settings.topic_prefix}{table.name}": {"num_partitions": settings.partitions} for table in TABLES}
+    options = {"num_partitions": settings.partitions, "configs": {"max.message.bytes": str(REQUEST_BYTES)}}
+    wanted = {f"{settings.topic_prefix}{table.name}": options for table in TABLES}
     with admin(settings) as client:
         existing = set(client.list_topics())
-        missing = {topic: options for topic, options in wanted.items() if topic not in existing}
+        missing = {topic: how for topic, how in wanted.items() if topic not in existing}
         if missing:
-            try:
-                client.create_topics(missing)
-            except TopicAlreadyExistsError:
-                pass  # another producer made it between the two calls
+            with suppress(TopicAlreadyExistsError):  # another producer made it between the two calls
+                client.create_topics(missing, wait_for_metadata=True)
 
 
 def send(
@@ -38,26 +39,28 @@ def send(
     create_topics(settings)
     with producer(settings) as client:
         for window in windows:
-            count = sum(_send_table(client, table, window.tables.get(table.name), pods, settings) for table in TABLES)
-            client.flush()
-            total += count
-            sent(window, count)
+            futures = [
+                future for table in TABLES
+                for future in _send_table(client, table, window.tables.get(table.name), pods, settings)
+            ]  # fmt: skip
+            client.flush(settings.timeout_seconds)
+            for future in futures:
+                future.get(settings.timeout_seconds)  # a flush is silent about what the broker refused
+            total += len(futures)
+            sent(window, len(futures))
     return total
 
 
 def _send_table(
     client: KafkaProducer, table: Table, rows: pl.DataFrame | None, pods: dict[str, str], settings: KafkaSettings
-) -> int:
+) -> Iterator[Any]:
     if rows is None or rows.is_empty():
-        return 0
+        return
     topic = f"{settings.topic_prefix}{table.name}"
-    messages = 0
     keys = rows[table.source].replace_strict(pods, default=None, return_dtype=pl.String)
     for (pod,), part in rows.with_columns(_pod=keys.fill_null(CLUSTER)).group_by("_pod", maintain_order=True):
         for message in wire.encode_json(part.drop("_pod"), table, (table.time, table.source)):
-            client.send(topic, key=str(pod).encode(), value=message)
-            messages += 1
-    return messages
+            yield client.send(topic, key=str(pod).encode(), value=message)
 
 
 def _pods(topology: Topology) -> dict[str, str]:

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import polars as pl
+
+OFTEN_SECONDS = 5.0
+IDLE = timedelta(seconds=15)
 Partition = tuple[str, int]
 
 
@@ -31,14 +35,31 @@ class Watermark:
         """The watermark; None while a partition that has messages has not shown any, so nothing can be said."""
         if any(partition not in self.newest for partition in self.behind):
             return None
-        holding = [self.newest[partition] for partition in self.behind] or list(self.newest.values())
-        slowest = min(holding) if self.behind else max(holding, default=None)
-        return None if slowest is None else slowest - self.allowed
+        if self.behind:
+            return min(self.newest[partition] for partition in self.behind) - self.allowed
+        return max(self.newest.values()) - self.allowed if self.newest else None
 
     def ahead(self, limit: timedelta) -> frozenset[Partition]:
         """Partitions so far ahead of the slowest one that reading on would only fill memory."""
         now = self.now()
         if now is None:
-            waiting = [self.newest[partition] for partition in self.behind if partition in self.newest]
-            return frozenset() if not waiting else frozenset(partition for partition in self.behind if partition in self.newest)
+            return frozenset(partition for partition in self.behind if partition in self.newest)
         return frozenset(p for p in self.behind if self.newest[p] - now > limit + self.allowed)
+
+
+def watermark_of_sources(
+    newest: pl.DataFrame, intervals_seconds: Mapping[str, float], allowed: timedelta
+) -> datetime | None:
+    """The watermark when only the rows tell, as in a recording in order of arrival.
+
+    newest: table, source, newest (event time). Of each table that is sampled often, half of the sources have sent
+    everything older than the median of their newest rows: a clock that runs ahead and a source that is dead do not
+    move it. The slowest such table counts; one that has stood still for IDLE is no longer waited for.
+    """
+    often = [name for name, seconds in intervals_seconds.items() if seconds <= OFTEN_SECONDS]
+    medians = newest.filter(pl.col("table").is_in(often)).group_by("table").agg(pl.col("newest").median())["newest"]
+    if medians.is_empty():
+        return None
+    front = medians.max()
+    slowest = medians.filter(medians > front - IDLE).min()
+    return slowest - allowed if isinstance(slowest, datetime) else None

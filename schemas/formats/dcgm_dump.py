@@ -24,7 +24,7 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """gpu rows at received_at; one reject for each value that is a DCGM blank. Raises Unreadable without any GPU."""
+    """Rows of gpu at received_at; one reject for each value that is a DCGM blank. Raises Unreadable without any GPU."""
     text = payload.text(data, surroundings, NAME)
     found = list(GPU.finditer(text))
     if not found:

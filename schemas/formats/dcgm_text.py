@@ -25,7 +25,7 @@ SAMPLE = (
     r'^(?P<metric>[a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(?P<labels>(?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?'
     r"\s*(?P<value>[^\s{}]+)(?:\s+(?P<stamp>-?\d{1,16}))?\s*(?:#.*)?$"
 )
-LOOKS = re.compile(r"^(# (HELP|TYPE) )?DCGM_(FI|EXP)_\w+[ {]", re.MULTILINE)
+LOOKS = re.compile(r"^(# (HELP|TYPE) DCGM_\w+ |DCGM_\w+\{)", re.MULTILINE)
 MILLISECONDS_MAXIMUM = 253_402_300_799_999  # the year 9999
 
 
@@ -80,7 +80,7 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """gpu rows, one per host, GPU and time; time is the line's own (ms since the epoch) or received_at.
+    """Rows of gpu, one per host, GPU and time; time is the line's own (ms since the epoch) or received_at.
 
     missing: gpu columns of which this text has no field. Rejects: lines that are no sample, samples of MIG instances
     (they do not fit a row per GPU) and repeated series one by line; blanks and readings out of range one per field
@@ -167,7 +167,7 @@ def _samples(text: str) -> tuple[pl.DataFrame, list[Reject]]:
 
 
 def _once(samples: pl.DataFrame) -> tuple[pl.DataFrame, list[Reject]]:
-    """Each series once per time. Several scrapes in one file without times cannot be told apart: the first one holds."""
+    """Each series once per time. Scrapes without times in one file cannot be told apart: the first one holds."""
     first = samples.select(pl.struct("metric", *GPU_KEY).is_first_distinct()).to_series()
     repeated = samples.filter(~first).select("line", "metric")
     rejects = [
@@ -188,7 +188,7 @@ def _column(field: Field, shown: pl.DataFrame) -> tuple[pl.DataFrame, list[Rejec
         line, metric, value = blanks.select("line", "metric", "number").row(0)
         reason = f"{metric}: blank in {blanks.height} sample(s), first {value!r} on line {line}"
         rejects.append(Reject(rule=f"{field.column}|blank", reason=reason, place=line, raw=repr(value).encode()))
-    scaled = pl.when(~pl.col("blank")).then(number * field.factor)
+    scaled: pl.Expr = pl.when(~pl.col("blank")).then(number * field.factor)
     dtype = Gpu.columns()[field.column].dtype
     if dtype == pl.Boolean:
         scaled = pl.when(scaled.is_in([0.0, 1.0])).then(scaled != 0)

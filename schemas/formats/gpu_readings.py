@@ -21,7 +21,7 @@ _BLANK_UINT32 = 4294967295.0
 
 
 def pci_address(text: str) -> str | None:
-    """`00000000:9B:00.0`, `PCI:0000:9b:00` and `0000:9B:00` are one device: `0000:9b:00`. None when it is no address."""
+    """`00000000:9B:00.0`, `PCI:0000:9b:00` and `0000:9B:00` are one device: `0000:9b:00`. None: no address."""
     match = _PCI.fullmatch(text.strip())
     if match is None:
         return None

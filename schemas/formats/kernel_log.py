@@ -67,14 +67,18 @@ def decode(data: bytes, surroundings: Surroundings) -> Decoded:
     events: list[_Event] = []
     rejects: list[Reject] = []
     lost: dict[str | None, str] = {}  # host -> PCI address of "The NVIDIA GPU ...", whose verdict is on a later line
+    head, stamp = "", read_stamp("")
     for number, raw in enumerate(lines, 1):
-        if not WORTH_READING.search(raw):
+        if b"NVRM:" not in raw and b"SXid" not in raw:
             continue
-        line = raw.replace(b"\0", b"").decode("utf-8", errors="replace").rstrip()
+        line = raw.decode("utf-8", errors="replace").replace("\0", "").rstrip()
         found = MESSAGE.search(line)
         if found is None:
             continue
-        stamp, message = read_stamp(line[: found.start()]), line[found.start() :]
+        message = line[found.start() :]
+        if line[: found.start()] != head:  # in a storm many lines share one stamp
+            head = line[: found.start()]
+            stamp = read_stamp(head)
         reason = _take(stamp, message, events, lost)
         if reason:
             rejects.append(Reject(rule="xid|line", reason=f"line {number}: {reason}", place=number, raw=raw))

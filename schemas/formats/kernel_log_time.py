@@ -1,9 +1,8 @@
 """The stamps that kernel logs write, and what they mean in UTC."""
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from schemas.formats.decoded import Surroundings
 
@@ -27,8 +26,7 @@ _LAST_BOOT_STAMP = re.compile(rb"^(?:<\d+>)?\[\s*(\d{1,12}\.\d{1,9})\]|^\d{1,6},
 LINES_LOOKED_BACK_MAXIMUM = 1000
 
 
-@dataclass(frozen=True)
-class Stamp:
+class Stamp(NamedTuple):
     """What stands before the message. parts: year or None, month, day, hour, minute, second, microsecond, as written.
     zone_minutes: None when the stamp says no zone. seconds: since boot. host: when the line names one.
     """
@@ -46,12 +44,12 @@ class Stamp:
         if self.parts is None:
             return surroundings.received_at
         zone = surroundings.utc_offset_minutes if self.zone_minutes is None else self.zone_minutes
-        year, *rest = self.parts
+        year, month, day, hour, minute, second, microsecond = self.parts
         latest = surroundings.received_at + timedelta(days=1)
         years = (year,) if year is not None else tuple(latest.year - back for back in range(5))
         for candidate in years:  # five years back reach a 29 February
             try:
-                local = datetime(candidate, *rest, tzinfo=UTC)  # type: ignore[arg-type]  # rest is six integers
+                local = datetime(candidate, month, day, hour, minute, second, microsecond, tzinfo=UTC)
                 time = local - timedelta(minutes=zone)
             except (ValueError, OverflowError):
                 continue

@@ -17,7 +17,7 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """gpu and gpu_event rows of all sections that this product knows, in the order of time."""
+    """Rows of gpu and gpu_event of all sections that this product knows, in the order of time."""
     parts: list[Decoded] = []
     for title, first_line, lines in _sections(payload.text(data, surroundings, NAME).splitlines()):
         if "query-gpu (csv" in title:

@@ -22,7 +22,10 @@ from schemas.gpu import (
 )
 
 # Both spellings occur in one healthy row; they mean "this GPU has no such reading" and are no fault.
-NOT_REPORTED = r"(?i)^\[?(|n/?a|not supported|requested functionality has been deprecated|function not found|insufficient permissions)\]?$"
+NOT_REPORTED = (
+    r"(?i)^\[?(|n/?a|not supported|requested functionality has been deprecated|function not found"
+    r"|insufficient permissions)\]?$"
+)
 # The driver answered with an error: the reading is lost and somebody should know.
 FAILED = r"(?i)(unknown error|^\[?err!?\]?$|gpu is lost|requires reset|gpu error|timed? ?out)"
 NUMBER = r"^(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(?:[A-Za-z%/]+)?$"
@@ -90,7 +93,7 @@ def field_name(heading: str) -> tuple[str, str]:
 
 
 def rows(cells: pl.DataFrame, units: dict[str, str], surroundings: Surroundings) -> tuple[pl.DataFrame, list[Reject]]:
-    """gpu rows from cells.
+    """Rows of gpu from cells.
 
     cells: text columns named after `--query-gpu` fields, and `slot` (Int64), which the reader has decided.
     units: field -> unit of its heading, for cells that do not repeat it (nounits). Rows whose time cannot be read are
@@ -120,7 +123,7 @@ def rows(cells: pl.DataFrame, units: dict[str, str], surroundings: Surroundings)
 
 
 def missing(frame: pl.DataFrame) -> tuple[str, ...]:
-    """gpu columns that the source did not show."""
+    """Gpu columns that the source did not show."""
     return tuple(column for column in GPU_COLUMNS if column not in frame.columns)
 
 

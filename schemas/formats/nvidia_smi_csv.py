@@ -30,7 +30,7 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """gpu rows, and gpu_event rows of kind fallen_off_bus for GPUs the driver could not open.
+    """Rows of gpu, and gpu_event rows of kind fallen_off_bus for GPUs the driver could not open.
 
     Slot: the column `index`; else the rank of the PCI address among all GPUs seen, lost ones included, which is how
     the driver numbers them; else, when no GPU is lost, the order of the rows. Raises Unreadable when there is neither

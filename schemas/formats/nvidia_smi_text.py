@@ -1,5 +1,7 @@
 """`nvidia-smi -q` to gpu: an indented tree of `key : value unit`, one branch per GPU."""
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from schemas.formats import payload
@@ -14,6 +16,7 @@ INDENT = 4
 # The tree's path, from the GPU's branch on -> --query-gpu field. Old and new spellings of a driver are two lines.
 PATHS = {
     "GPU UUID": "uuid",
+    "Minor Number": "minor_number",
     "PCI/Bus Id": "pci.bus_id",
     "PCI/GPU Link Info/PCIe Generation/Current": "pcie.link.gen.current",
     "PCI/GPU Link Info/PCIe Generation/Device Current": "pcie.link.gen.gpucurrent",
@@ -66,7 +69,7 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """gpu rows, one per GPU and log in the file (`-q -l` writes several). Slot: the order of the GPUs, which is the
+    """Rows of gpu, one per GPU and log in the file (`-q -l` writes several). Slot: the order of the GPUs, which is the
     driver's; when fewer are shown than attached, the minor number of the device file.
     """
     return decode_lines(payload.text(data, surroundings, NAME).splitlines(), surroundings)
@@ -74,62 +77,61 @@ def decode(data: bytes, surroundings: Surroundings) -> Decoded:
 
 def decode_lines(lines: list[str], surroundings: Surroundings, first_line: int = 1) -> Decoded:
     """As decode, for lines that stand at `first_line` of a larger file."""
-    logs = _logs(lines, first_line)
-    found = [row for log in logs for row in log]
-    if not found:
-        raise Unreadable(f"{NAME}: line {first_line}: no line `GPU <PCI address>`")
-    fields = list(dict.fromkeys(field for row in found for field in row if field != "slot"))
-    cells = pl.DataFrame(
-        {field: [row.get(field) for row in found] for field in fields} | {"slot": [row["slot"] for row in found]},
-        schema=dict.fromkeys(fields, pl.String) | {"slot": pl.Int64},
-    )
-    rejects = [
-        Reject(rule="gpu|slot", reason=f"{NAME}: GPU {row.get('pci.bus_id')} has no slot", raw=b"")
-        for row in found if row["slot"] is None
-    ]  # fmt: skip
-    frame, wrong = rows(cells.filter(pl.col("slot").is_not_null()), {}, surroundings)
-    return Decoded(tables={"gpu": frame}, rejects=rejects_frame(rejects + wrong, "gpu"), missing=missing(frame))
+    frames: list[pl.DataFrame] = []
+    rejects: list[Reject] = []
+    logs = [log for log in _logs(lines) if log.gpus]
+    if not logs:
+        raise Unreadable(f"{NAME}: line {first_line}: no line `GPU <PCI address>` under a banner {BANNER!r}")
+    for log in logs:
+        order = slots(log.header.get("Attached GPUs"), [gpu.pop("minor_number", None) for gpu in log.gpus])
+        cells = pl.DataFrame(log.gpus, schema=dict.fromkeys({field for gpu in log.gpus for field in gpu}, pl.String))
+        cells = cells.with_columns(pl.Series("slot", order, dtype=pl.Int64))
+        if "Timestamp" in log.header:
+            cells = cells.with_columns(pl.lit(log.header["Timestamp"]).alias("timestamp"))
+        rejects += [
+            Reject(rule="gpu|slot", reason=f"{NAME}: GPU {pci} is one of a part and has no minor number")
+            for pci, slot in zip(cells["pci.bus_id"], order, strict=True) if slot is None
+        ]  # fmt: skip
+        frame, wrong = rows(cells.filter(pl.col("slot").is_not_null()), {}, surroundings)
+        frames.append(frame)
+        rejects += wrong
+    gpu = pl.concat(frames, how="diagonal")
+    tables = {"gpu": gpu} if gpu.height else {}
+    return Decoded(tables=tables, rejects=rejects_frame(rejects, "gpu"), missing=missing(gpu))
 
 
 def slots(attached: str | None, minor_numbers: list[str | None]) -> list[int | None]:
-    """Slots of the GPUs of one log, in its order: all attached ones are numbered in order; of a part, by minor number."""
-    if attached is None or not attached.isdecimal() or int(attached) == len(minor_numbers):
+    """Slots of the GPUs of one log, in its order: all attached ones are numbered in order, a part by minor number."""
+    if attached is None or attached == str(len(minor_numbers)):
         return list(range(len(minor_numbers)))
     return [int(minor) if minor and minor.isdecimal() and len(minor) <= 2 else None for minor in minor_numbers]
 
 
-def _logs(lines: list[str], first_line: int) -> list[list[dict[str, str | int | None]]]:
-    """Field -> cell of each GPU, by log."""
-    logs: list[list[dict[str, str | int | None]]] = []
-    header: dict[str, str] = {}
-    headers: list[dict[str, str]] = []
-    minors: list[list[str | None]] = []
+@dataclass
+class _Log:
+    """One log: its header, and field -> cell of each GPU. Minor Number is kept among the fields."""
+
+    header: dict[str, str]
+    gpus: list[dict[str, str]]
+
+
+def _logs(lines: list[str]) -> list[_Log]:
+    logs: list[_Log] = []
     path: list[str] = []
     for line in lines:
         key, colon, value = line.partition(" : ")
         depth = (len(line) - len(line.lstrip(" "))) // INDENT
         key = key.strip()
         if BANNER in line:
-            header = {}
-            headers.append(header)
-            logs.append([])
-            minors.append([])
-        elif depth == 0 and colon and not logs:
+            logs.append(_Log({}, []))
+        elif not logs:
             continue
         elif depth == 0 and colon:
-            header[key] = value.strip()
-        elif depth == 0 and key.startswith("GPU ") and pci_address(key[4:]) and logs:
-            logs[-1].append({"timestamp": header.get("Timestamp"), "pci.bus_id": key[4:]})
-            minors[-1].append(None)
-        elif depth and logs and logs[-1]:
+            logs[-1].header[key] = value.strip()
+        elif depth == 0 and key.startswith("GPU ") and pci_address(key[4:]):
+            logs[-1].gpus.append({"pci.bus_id": key[4:]})
+        elif depth and logs[-1].gpus:
             path = [*path[: depth - 1], key]
             if colon and (field := PATHS.get("/".join(path))):
-                logs[-1][-1][field] = value.strip()
-            elif colon and path == ["Minor Number"]:
-                minors[-1][-1] = value.strip()
-    for log, about, minor in zip(logs, headers, minors, strict=True):
-        for row, slot in zip(log, slots(about.get("Attached GPUs"), minor), strict=True):
-            row["slot"] = slot
-            if row["timestamp"] is None:
-                del row["timestamp"]
+                logs[-1].gpus[-1][field] = value.strip()
     return logs

@@ -5,7 +5,7 @@ The parser is expat with entity declarations refused: an entity is what XML bomb
 The external DTD is never fetched.
 """
 
-from xml.parsers import expat  # noqa: S407  entity declarations are refused below, nothing is fetched
+from xml.parsers import expat
 
 import polars as pl
 
@@ -104,7 +104,7 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """gpu rows, one per <gpu>. Slots as in the text form. MIG devices are inside their GPU and make no rows of their
+    """Rows of gpu, one per <gpu>. Slots as in the text form. MIG devices are inside their GPU and make no rows of their
     own. Raises Unreadable for XML that is not well formed (with the line) or not an nvidia_smi_log.
     """
     log = _parsed(payload.text(data, surroundings, NAME))
@@ -139,7 +139,7 @@ def _parsed(text: str) -> _Log:
     parser.EntityDeclHandler = _refuse_entity
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
     try:
-        parser.Parse(text.lstrip().encode("utf-8", errors="replace"), True)  # noqa: FBT003  expat takes it by position
+        parser.Parse(text.lstrip().encode("utf-8", errors="replace"), True)
     except expat.ExpatError as error:
         raise Unreadable(f"{NAME}: line {error.lineno}: {expat.ErrorString(error.code)}") from error
     return log

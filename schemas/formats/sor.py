@@ -174,7 +174,7 @@ def decode(
 
 def _nominal(sor: SorFile) -> float:
     nominal = float(sor.nominal_wavelength_nanometers)
-    return nominal if nominal else sor.wavelength_nanometers
+    return nominal or sor.wavelength_nanometers
 
 
 def _total_loss(summary: SorSummary | None) -> float | None:

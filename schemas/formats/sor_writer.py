@@ -53,7 +53,7 @@ def _ticks(meters: float, index: float) -> int:
 
 
 def _general(row: dict[str, Any]) -> bytes:
-    wavelength = round((row.get("wavelength_nanometers") or 0))
+    wavelength = round(row.get("wavelength_nanometers") or 0)
     return (
         b"EN" + _text(row["cable"]) + _text(row["fiber"]) + struct.pack("<HH", 652, wavelength)
         + _text(None) * 3 + b"BC" + struct.pack("<ii", 0, 0) + _text(None) * 2
@@ -69,7 +69,7 @@ def _fixed(row: dict[str, Any]) -> bytes:
     return (
         struct.pack("<I", int(time.timestamp())) + b"mt"
         + struct.pack("<Hii", round((row.get("wavelength_nanometers") or 0) * 10), offset, 0)
-        + struct.pack("<HH", 1, round((row.get("pulse_nanoseconds") or 0)))
+        + struct.pack("<HH", 1, round(row.get("pulse_nanoseconds") or 0))
         + struct.pack("<III", round(spacing), len(samples), round(index * 100_000))
         + struct.pack("<HIHIii", 800, 1, 0, 0, 0, 0) + struct.pack("<HhHHHH", 0, 1000, 0, 0, 65535, 0)
         + b"ST" + struct.pack("<iiii", 0, 0, 0, 0)

@@ -53,12 +53,16 @@ def decode_json(
         except (msgspec.MsgspecError, RecursionError):
             again.append(index)
             continue
+        if values.count(None) == len(values):
+            reason = "the message says nothing: no column of the table, or only nulls"
+            rejects.append((index, Reject(rule="message|object", reason=reason, raw=message)))
+            continue
         shape = tuple([type(value) is list for value in values])
         indices, rows = shapes.setdefault(shape, ([], []))
         indices.append(index)
         rows.append(values)
     names = tuple(table.columns)
-    frames = [_joined(names, shape, *shapes[shape], table, messages, rejects) for shape in shapes]
+    frames = [_joined(names, shape, *shapes[shape], table, messages, rejects, trusted=True) for shape in shapes]
     frames += _untyped(again, table, messages, rejects)
     if not frames:
         return pl.DataFrame(schema=table.columns), sorted(rejects, key=_index)
@@ -134,44 +138,65 @@ def _joined(  # noqa: PLR0913, PLR0917  the batch, its shape and where rejects g
     table: Table,
     messages: list[bytes],
     rejects: list[Rejected],
+    *,
+    trusted: bool,
 ) -> pl.DataFrame:
     """Messages of one shape as one frame: list columns are chained, scalars repeated as often as the lists are long."""
+    if any(shape):
+        indices, rows = _of_one_length(names, shape, indices, rows, messages, rejects)
+    if not rows:
+        return pl.DataFrame(schema=table.columns | {_MESSAGE: pl.UInt32()})
     columns = list(zip(*rows, strict=True))
-    lengths = [1] * len(rows)
-    listed = [values for values, is_list in zip(columns, shape, strict=True) if is_list]
-    if listed:
-        lengths = list(map(len, listed[0]))
-        if any(list(map(len, values)) != lengths for values in listed[1:]) or max(lengths) > ROWS_PER_MESSAGE_MAXIMUM:
-            good = []
-            for at, row in enumerate(rows):
-                counts = {name: len(row[i]) for i, name in enumerate(names) if shape[i]}
-                if len(set(counts.values())) == 1 and max(counts.values()) <= ROWS_PER_MESSAGE_MAXIMUM:
-                    good.append(at)
-                else:
-                    longest, shortest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-                    reason = f"lists of different or too great length: {longest} {counts[longest]}, {shortest} {counts[shortest]}"
-                    rejects.append(
-                        (indices[at], Reject(rule="message|lengths", reason=reason, raw=messages[indices[at]]))
-                    )
-            return _joined(names, shape, [indices[at] for at in good], [rows[at] for at in good], table, messages, rejects)\
-                if good else pl.DataFrame(schema=table.columns | {_MESSAGE: pl.UInt32})  # fmt: skip
+    listed = next((values for values, is_list in zip(columns, shape, strict=True) if is_list), None)
+    lengths = [1] * len(rows) if listed is None else list(map(len, listed))
     repeat = pl.Series(range(len(rows)), dtype=pl.UInt32).repeat_by(pl.Series(lengths)).explode(empty_as_null=False)
+    types = table.columns
     series = []
     for name, values, is_list in zip(names, columns, shape, strict=True):
-        dtype = table.columns.get(name)
+        dtype = types.get(name)
         if dtype is None:
             series.append(pl.Series(name, [None] * len(repeat), dtype=pl.Null))
         elif is_list:
-            series.append(column(name, list(chain.from_iterable(values)), dtype))
+            series.append(column(name, list(chain.from_iterable(values)), dtype, trusted=trusted))
         else:
-            short = column(name, list(values), dtype)
-            series.append(short if not listed else short.gather(repeat))
+            short = column(name, list(values), dtype, trusted=trusted)
+            series.append(short if listed is None else short.gather(repeat))
     message = pl.Series(_MESSAGE, indices, dtype=pl.UInt32).gather(repeat)
     return conform(pl.DataFrame([*series, message]), table, _MESSAGE, messages, rejects)
 
 
+def _of_one_length(  # noqa: PLR0913, PLR0917  as _joined
+    names: tuple[str, ...],
+    shape: tuple[bool, ...],
+    indices: list[int],
+    rows: list[tuple[Any, ...]],
+    messages: list[bytes],
+    rejects: list[Rejected],
+) -> tuple[list[int], list[tuple[Any, ...]]]:
+    """The messages whose lists are of one, bearable, length. Looks at columns; at rows only to find a bad one."""
+    lengths = [
+        list(map(len, values)) for values, is_list in zip(zip(*rows, strict=True), shape, strict=True) if is_list
+    ]
+    if all(other == lengths[0] for other in lengths) and max(lengths[0]) <= ROWS_PER_MESSAGE_MAXIMUM:
+        return indices, rows
+    listed = [name for name, is_list in zip(names, shape, strict=True) if is_list]
+    good = []
+    for at, counts in enumerate(zip(*lengths, strict=True)):
+        if min(counts) == max(counts) <= ROWS_PER_MESSAGE_MAXIMUM:
+            good.append(at)
+            continue
+        longest, shortest = counts.index(max(counts)), counts.index(min(counts))
+        reason = (
+            f"lists must have one length of at most {ROWS_PER_MESSAGE_MAXIMUM}: "
+            f"{listed[longest]} has {counts[longest]}, {listed[shortest]} {counts[shortest]}"
+        )
+        rejects.append((indices[at], Reject(rule="message|lengths", reason=reason, raw=messages[indices[at]])))
+    return [indices[at] for at in good], [rows[at] for at in good]
+
+
 def _untyped(again: list[int], table: Table, messages: list[bytes], rejects: list[Rejected]) -> list[pl.DataFrame]:
     """Messages that the typed decoder refused or that it cannot describe, grouped by keys and shape."""
+    types = table.columns
     groups: dict[tuple[tuple[str, ...], tuple[bool, ...]], tuple[list[int], list[tuple[Any, ...]]]] = {}
     unknown: set[str] = set()
     for index in again:
@@ -186,23 +211,20 @@ def _untyped(again: list[int], table: Table, messages: list[bytes], rejects: lis
             reason = f"a message is a JSON object with columns, not {type(value).__name__}"
             rejects.append((index, Reject(rule="message|object", reason=reason, raw=message)))
             continue
-        for name in [name for name in value if name not in table.columns]:
-            if name in unknown or len(unknown) < UNKNOWN_COLUMNS_MAXIMUM:
+        for name in [name for name in value if name not in types]:
+            if name != _MESSAGE and (name in unknown or len(unknown) < UNKNOWN_COLUMNS_MAXIMUM):
                 unknown.add(name)
                 value[name] = None
             else:
                 del value[name]
         shape = tuple(
-            [
-                isinstance(item, list) and not _is_one_value(item, table.columns.get(name))
-                for name, item in value.items()
-            ]
+            [isinstance(item, list) and not _is_one_value(item, types.get(name)) for name, item in value.items()]
         )
         indices, rows = groups.setdefault((tuple(value), shape), ([], []))
         indices.append(index)
         rows.append(tuple(value.values()))
     return [
-        _joined(names, shape, indices, rows, table, messages, rejects)
+        _joined(names, shape, indices, rows, table, messages, rejects, trusted=False)
         for (names, shape), (indices, rows) in groups.items()
         if names
     ]

@@ -26,7 +26,7 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def encode_arrow(frame: pl.DataFrame) -> bytes:
-    """The frame as an uncompressed Arrow IPC stream (Kafka compresses), text as the plain string type all readers know."""
+    """The frame as an uncompressed Arrow IPC stream (Kafka compresses), text as the plain string type."""
     buffer = io.BytesIO()
     frame.write_ipc_stream(buffer, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
     return buffer.getvalue()

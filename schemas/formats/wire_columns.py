@@ -1,4 +1,4 @@
-"""Columns of wire messages: from Python values to a column of the table's type, losing only the rows that do not fit."""
+"""Columns of wire messages: from Python values to the table's types, losing only the rows that do not fit."""
 
 import json
 import sys
@@ -17,19 +17,40 @@ ROW_REJECTS_MAXIMUM = 1000
 MICROSECONDS_MAXIMUM = 253_402_300_799_999_999  # the last microsecond of the year 9999
 
 
-def column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
-    """Values as a column: of the table's type when all fit (times as text or integers), else as JSON in a binary column,
-    for `conform` to judge one by one.
+_KINDS: dict[pl.DataType, set[type]] = {
+    pl.Float64(): {float, int},
+    pl.Int64(): {int},
+    pl.String(): {str},
+    pl.Boolean(): {bool},
+}
+
+
+def column(name: str, values: list[Any], dtype: pl.DataType, *, trusted: bool) -> pl.Series:
+    """Values as a column: of the table's type when all fit (times as text or integers), else as JSON in a binary
+    column, for `conform` to judge one by one. trusted: the decoder has checked the types of the values.
     """
     wanted = dtype
     if dtype == UTC_MICROSECONDS:
         wanted = pl.String() if any(isinstance(value, str) for value in values) else pl.Int64()
-    try:
-        return pl.Series(name, values, dtype=wanted, strict=True)
-    except (TypeError, OverflowError, pl.exceptions.PolarsError):
-        return pl.Series(
-            name, [None if value is None else json.dumps(value).encode() for value in values], dtype=pl.Binary
-        )
+    if trusted or _fits(values, wanted):
+        try:
+            return pl.Series(name, values, dtype=wanted, strict=True)
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
+            pass  # an integer of more than 64 bits, or times of both kinds: one by one, then
+    return pl.Series(name, [None if value is None else json.dumps(value).encode() for value in values], dtype=pl.Binary)
+
+
+def _fits(values: list[Any], dtype: pl.DataType) -> bool:
+    """Whether the values are of the Python types that the column is made of. Polars would take True for 1."""
+    if isinstance(dtype, pl.List):
+        lists = [value for value in values if value is not None]
+        parts = [part for value in lists if isinstance(value, list) for part in value]
+        return all(isinstance(value, list) for value in lists) and set(map(type, parts)) <= _KINDS[_inner(dtype)]
+    return set(map(type, values)) <= _KINDS[dtype] | {type(None)}
+
+
+def _inner(dtype: pl.List) -> pl.DataType:
+    return pl.Series([], dtype=dtype.inner).dtype
 
 
 def conform(
@@ -51,7 +72,8 @@ def conform(
                 reason = f"column {name}: {_shown(frame[name][row])} is not {_wanted(dtype)}"
                 rejects.append((index, Reject(rule=f"{name}|type", reason=reason, raw=messages[index])))
             if len(at) > ROW_REJECTS_MAXIMUM:
-                reason = f"column {name}: {len(at) - ROW_REJECTS_MAXIMUM} further row(s) of this batch are not {_wanted(dtype)}"
+                more = len(at) - ROW_REJECTS_MAXIMUM
+                reason = f"column {name}: {more} further row(s) of this batch are not {_wanted(dtype)}"
                 rejects.append((frame[message][at[-1]], Reject(rule=f"{name}|type", reason=reason)))
             broken = broken | lost
         frame = frame.with_columns(typed)
@@ -94,11 +116,7 @@ def _typed(series: pl.Series, dtype: pl.DataType) -> pl.Series:
 def _exact(value: Any, dtype: pl.DataType) -> Any:
     """The value when it is of the type, else None. A number that is written as a text is a text."""
     if isinstance(dtype, pl.List):
-        parts = (
-            [_exact(part, pl.Series([], dtype=dtype.inner).dtype) for part in value]
-            if isinstance(value, list)
-            else [None]
-        )
+        parts = [_exact(part, _inner(dtype)) for part in value] if isinstance(value, list) else [None]
         return None if None in parts else parts
     if dtype == pl.Int64:
         return _whole(value)

@@ -1,0 +1,142 @@
+"""Ranks whose own share of a step takes longer than their peers': everyone waits for them at the barrier."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dataframely as dy
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.gpu.slots import GPU_ID
+from detectors.levels import LEVEL_COLUMNS, levels
+from schemas.columns import UTC_MICROSECONDS
+from schemas.job import Heartbeat
+
+RANK, OPEN, STREAK, LEVEL = "rank", "open", "streak", "level"
+GAUSSIAN_SPREAD = 1.4826
+"""Median absolute deviation times this is the standard deviation of a normal distribution."""
+REPORT = ("job", "step", "entity", "time", "compute_seconds")
+STREAK_COLUMNS = ("entity", "time", "bad", "streak", "since")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Straggler:
+    """A GPU that computes slowly (clocks, memory, a sick host) slows every rank of its job; none of them fails.
+
+    What it looks like: all ranks have the same `step_seconds`, as a barrier ends the step, and one has the longer
+    `compute_seconds`.
+    Formula: over the ranks of a job that report the same step, ratio = compute / median and z = (compute - median) /
+    max(1.4826 * MAD, spread_floor * median). Bad when ratio >= `ratio` and z >= `z`; begins after `steps` bad steps in
+    a row, ends after as many good ones. A rank reports a step with its first beat in it; a step is judged when no
+    rank has reported it for two beat intervals.
+    Defaults: ratio 1.15, because 15 % of one rank is 15 % of the whole job; z 6, so that jobs whose stages differ by
+    design (their MAD is wide) say nothing; floor 1 %, the usual noise of a step; 3 steps, as a checkpoint or a data
+    stall hits one; 8 peers, or a median means little.
+    Cannot see: a job that is slow as a whole; a rank slow in communication; steps shorter than a beat that it does
+    not report (it is judged on those it does).
+    """
+
+    ratio: float = 1.15
+    z: float = 6.0
+    spread_floor: float = 0.01
+    steps: int = 3
+    peers_minimum: int = 8
+
+    @property
+    def name(self) -> str:
+        return "job.straggler"
+
+    @property
+    def reads(self) -> tuple[type[dy.Schema], ...]:
+        return (Heartbeat,)
+
+    @property
+    def keeps(self) -> pl.Schema:
+        """Per rank its last reported step; the reports of steps not yet judged; per rank ever bad its run and level."""
+        return pl.Schema(
+            {
+                "row": pl.String, **LEVEL_COLUMNS, "job": pl.String, "step": pl.Int64, "compute_seconds": pl.Float64,
+                "streak": pl.Int64, "since": UTC_MICROSECONDS,
+            }
+        )  # fmt: skip
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        margin = timedelta(seconds=2 * context.intervals_seconds["heartbeat"])
+        reports, ranks_after = _reports(tables[Heartbeat], state.filter(row=RANK).select("entity", "job", "step"))
+        complete, open_after = _complete_steps(pl.concat([state.filter(row=OPEN).select(REPORT), reports]), margin, context)
+        verdicts = self._verdicts(complete)
+        streaks_before = state.filter(row=STREAK).select(STREAK_COLUMNS)
+        watched = pl.col("entity").is_in(streaks_before["entity"].implode())
+        verdicts = verdicts.filter(watched | (pl.col("bad").cum_sum().over("entity") > 0))  # from the first bad one on
+        runs, streaks_after = _streaks(verdicts, streaks_before)
+        sure = runs.with_columns(bad=pl.when(pl.col("streak") >= self.steps).then("bad"))
+        changes, levels_after = levels(sure, state.filter(row=LEVEL).select(LEVEL_COLUMNS.names()))
+        said = changes.with_columns(
+            evidence("job", "step", "compute_seconds", "peers_median_seconds", "peers", "z"),
+            first_bad_at="since", score="ratio", threshold=pl.lit(self.ratio), severity=pl.lit("ticket"),
+            code=pl.lit("slow_compute"), action=pl.when("active").then(pl.lit("field_diagnostics")),
+        )  # fmt: skip
+        kept = [
+            ranks_after.with_columns(row=pl.lit(RANK)),
+            open_after.with_columns(row=pl.lit(OPEN)),
+            streaks_after.with_columns(row=pl.lit(STREAK)),
+            levels_after.with_columns(row=pl.lit(LEVEL)),
+        ]
+        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
+        return Detection(ordered(findings_frame(said, self.name, "gpu_straggler", "gpu")), after.sort(pl.all()))
+
+    def _verdicts(self, complete: pl.DataFrame) -> pl.DataFrame:
+        """complete: REPORT, group, judged_at. Adds ratio, z, peers and bad, one row per rank and step."""
+        group = ["job", "step", "group"]
+        compute = pl.col("compute_seconds")
+        measured = complete.filter(compute.is_not_null()).with_columns(
+            peers_median_seconds=compute.median().over(group), peers=pl.len().over(group)
+        )
+        deviation = compute - pl.col("peers_median_seconds")
+        measured = measured.with_columns(spread=GAUSSIAN_SPREAD * deviation.abs().median().over(group))
+        floor = self.spread_floor * pl.col("peers_median_seconds")
+        enough = (pl.col("peers") >= self.peers_minimum) & (pl.col("peers_median_seconds") > 0)
+        judged = measured.filter(enough).with_columns(
+            ratio=compute / pl.col("peers_median_seconds"), z=deviation / pl.max_horizontal("spread", floor)
+        )
+        return judged.with_columns(
+            time="judged_at", bad=(pl.col("ratio") >= self.ratio) & (pl.col("z") >= self.z)
+        ).sort("time", "entity", "step")  # fmt: skip
+
+
+def _reports(beats: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The first beat of each rank in each step, and each rank's last step."""
+    known = beats.filter(pl.col("step").is_not_null()).select(GPU_ID, "job", "step", "time", "compute_seconds")
+    timeline = pl.concat([before.with_columns(carried=True), known.with_columns(carried=False)], how="diagonal")
+    same = (pl.col("step") == pl.col("step").shift(1).over("entity")) & (pl.col("job") == pl.col("job").shift(1).over("entity"))
+    fresh = timeline.filter(~same.fill_null(value=False) & ~pl.col("carried"))
+    after = timeline.group_by("entity").agg(pl.col("job", "step").last())
+    return fresh.select(REPORT), after
+
+
+def _complete_steps(reports: pl.DataFrame, margin: timedelta, context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Reports of steps that no rank has reported for the margin, and those still open.
+
+    A step that comes again after a rollback is another group: its reports are further than the margin apart.
+    """
+    key = ["job", "step"]
+    apart = (pl.col("time") - pl.col("time").shift(1).over(key) > margin).fill_null(value=False)
+    grouped = reports.sort("time", maintain_order=True).with_columns(group=apart.cast(pl.Int64).cum_sum().over(key))
+    grouped = grouped.with_columns(judged_at=pl.col("time").max().over([*key, "group"]) + margin)
+    done = pl.col("judged_at") < context.now
+    return grouped.filter(done), grouped.filter(~done).select(REPORT)
+
+
+def _streaks(verdicts: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """How many verdicts of the same kind in a row (`streak`), and since when."""
+    timeline = pl.concat([before.with_columns(carried=True), verdicts.with_columns(carried=False)], how="diagonal")
+    timeline = timeline.with_columns(run=pl.col("bad").rle_id().over("entity"))
+    first = pl.col("streak").first().over("entity", "run").fill_null(1)
+    place = pl.int_range(pl.len()).over("entity", "run")
+    began = pl.coalesce(pl.col("since").first().over("entity", "run"), pl.col("time").first().over("entity", "run"))
+    timeline = timeline.with_columns(streak=first + place, since=began)
+    after = timeline.group_by("entity").agg(pl.col("time", "bad", "streak", "since").last()).select(STREAK_COLUMNS)
+    return timeline.filter(~pl.col("carried")).drop("carried", "run"), after

@@ -1,0 +1,121 @@
+"""When things run: the clock, unread Kafka messages, and what is put into the drop folder."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import dagster as dg
+import msgspec
+
+from pipelines.assets.ingest import IngestConfig, ingest
+from pipelines.assets.reports import reliability_report
+from pipelines.assets.segments import hourly_segments
+from pipelines.drop_folder import entries
+from pipelines.sources.contract import SourceError
+from pipelines.sources.kafka_lag import kafka_lag
+from pipelines.telemetry_store import StoreUnavailable
+from pipelines.workplace import SCHEDULED, Workplace
+
+PENDING = [
+    dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED,
+]  # fmt: skip
+FORGOTTEN_AT_ONCE = 200
+
+ingest_job = dg.define_asset_job(
+    "ingest_job", selection=dg.AssetSelection.assets(ingest),
+    description="One pass over a source (run configuration), then the checks of every telemetry table.",
+)  # fmt: skip
+segments_job = dg.define_asset_job(
+    "segments_job", selection=dg.AssetSelection.assets(hourly_segments), description="Seals closed hours; drops the oldest."
+)
+report_job = dg.define_asset_job(
+    "report_job", selection=dg.AssetSelection.assets(reliability_report), description="The reliability report of a day."
+)
+
+
+def taking(source: str) -> dg.RunConfig:
+    """Run configuration of ingest_job for a source."""
+    return dg.RunConfig(ops={"ingest": IngestConfig(source=source)})
+
+
+@dg.schedule(
+    job=ingest_job, cron_schedule="* * * * *", default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every minute: takes what is new from the scheduled source, unless an ingest is still under way.",
+)  # fmt: skip
+def ingest_every_minute(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    pending = context.instance.get_run_records(dg.RunsFilter(job_name=ingest_job.name, statuses=PENDING), limit=1)
+    if pending:
+        return dg.SkipReason(f"run {pending[0].dagster_run.run_id[:8]} still ingests")
+    return dg.RunRequest(run_config=taking(SCHEDULED))
+
+
+segments_every_hour = dg.ScheduleDefinition(
+    name="segments_every_hour", job=segments_job, cron_schedule="7 * * * *",
+    default_status=dg.DefaultScheduleStatus.RUNNING, description="Seven minutes past every hour.",
+)  # fmt: skip
+
+
+@dg.schedule(
+    job=report_job, cron_schedule="15 0 * * *", execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING, description="A quarter past midnight UTC: yesterday's report.",
+)  # fmt: skip
+def report_every_day(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    day = context.scheduled_execution_time - timedelta(days=1)
+    return dg.RunRequest(partition_key=f"{day:%Y-%m-%d}")
+
+
+@dg.sensor(
+    name="kafka_lag", job=ingest_job, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Starts an ingest from Kafka as soon as many messages wait. Asks for a few seconds at most, reads none.",
+)  # fmt: skip
+def kafka_lag_sensor(
+    context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]
+) -> dg.RunRequest | dg.SkipReason:
+    settings = workplace.settings
+    store = replace(workplace.telemetry, busy_seconds=1.0)
+    try:
+        stored = store.offsets("kafka") if store.path.exists() else {}
+        lag = kafka_lag(settings.kafka, settings.topics, stored)
+    except (SourceError, StoreUnavailable) as away:
+        return dg.SkipReason(str(away))
+    waiting = sum(lag.values())
+    if waiting < settings.dagster.lag_messages_minimum:
+        return dg.SkipReason(f"{waiting} messages wait in {len(lag)} topics; {settings.dagster.lag_messages_minimum} start a run")
+    if context.instance.get_run_records(dg.RunsFilter(job_name=ingest_job.name, statuses=PENDING), limit=1):
+        return dg.SkipReason(f"{waiting} messages wait, and an ingest is under way")
+    return dg.RunRequest(run_config=taking("kafka"), tags={"kafka_lag_messages": str(waiting)})
+
+
+@dg.sensor(
+    name="drop_folder", job=ingest_job, minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ingests each recording folder, and each file in a known format, once it has stopped changing.",
+)  # fmt: skip
+def drop_folder_sensor(
+    context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    folder = workplace.settings.dagster.drop_folder
+    before: dict[str, str] = msgspec.json.decode(context.cursor, type=dict[str, str]) if context.cursor else {}
+    found = entries(folder)
+    settled = [path for path, mark in found.items() if before.get(path) == mark]
+    context.update_cursor(msgspec.json.encode(found).decode())
+    if not found:
+        yield dg.SkipReason(f"nothing in {folder}: put a recording folder or a file in a known format there")
+    elif not settled:
+        yield dg.SkipReason(f"{len(found)} entries of {folder} may still be changing")
+    # The same key never starts a second run, however often the sensor looks.
+    for path in settled:
+        yield dg.RunRequest(run_key=f"{path}#{found[path]}", run_config=taking(path))
+
+
+@dg.sensor(
+    name="old_runs", minimum_interval_seconds=600, default_status=dg.DefaultSensorStatus.RUNNING, target=ingest_job,
+    description="Forgets finished ingest runs older than dagster.keep_runs_days: 1,440 a day would fill the disk.",
+)  # fmt: skip
+def old_runs_sensor(context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]) -> dg.SkipReason:
+    before = workplace.clock() - timedelta(days=workplace.settings.dagster.keep_runs_days)
+    finished = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+    old = dg.RunsFilter(job_name=ingest_job.name, statuses=finished, created_before=before)
+    records = context.instance.get_run_records(old, limit=FORGOTTEN_AT_ONCE, ascending=True)
+    for record in records:
+        context.instance.delete_run(record.dagster_run.run_id)
+    return dg.SkipReason(f"forgot {len(records)} runs from before {before:%Y-%m-%d %H:%M} UTC")

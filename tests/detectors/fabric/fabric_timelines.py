@@ -1,0 +1,45 @@
+"""One cable between leaf-000:1 (end a) and spine-000:2 (end b), and rows of its ports and modules by hand."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+
+from detectors.contract import Context
+from schemas.fabric import FabricPort, Optic
+from schemas.tables import TABLE_BY_SCHEMA
+from schemas.topology import topology_from_frames
+
+BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
+LINKS = pl.DataFrame({"cable": ["c1"], "a": ["leaf-000"], "a_port": [1], "b": ["spine-000"], "b_port": [2]})
+TOPOLOGY = topology_from_frames("one cable", pl.DataFrame({"node": ["n0"]}), LINKS)
+A, B = ("leaf-000", 1), ("spine-000", 2)
+
+
+def at(second):
+    return BEGAN + timedelta(seconds=second)
+
+
+def port(second, end, state="active", downed=None):
+    return {"time": at(second), "device": end[0], "port": end[1], "state": state, "link_downed_total": downed}
+
+
+def lane(second, end, receive, transmit=1.0, *, number=0, **more):
+    told = {"time": at(second), "device": end[0], "port": end[1], "lane": number, "light": receive is not None}
+    return {**told, "receive_power_dbm": receive, "transmit_power_dbm": transmit, **more}
+
+
+def judge(detector, rows):
+    (schema,) = detector.reads
+    assert schema in (FabricPort, Optic)
+    columns = TABLE_BY_SCHEMA[schema].columns
+    given = pl.DataFrame(rows, schema_overrides=columns, infer_schema_length=None)
+    frame = given.select(
+        pl.col(name).cast(dtype) if name in given.columns else pl.lit(None, dtype).alias(name) for name, dtype in columns.items()
+    ).sort("time")
+    context = Context(now=frame["time"].max() + timedelta(seconds=1), began=BEGAN, topology=TOPOLOGY)
+    return detector.detect({schema: frame}, pl.DataFrame(schema=detector.keeps), context).findings
+
+
+def statements(findings):
+    """(second, entity, active) of each finding."""
+    return [((time - BEGAN).total_seconds(), entity, active) for time, entity, active in findings.select("time", "entity", "active").rows()]

@@ -1,0 +1,104 @@
+"""Simulated streams for the detector tests, each made once a session and only when asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+
+from detectors.contract import Context, Detection, Detector, ordered
+from replay.scenario import Expectation, Scenario, load_scenario, parse_scenario, scenario_names
+from replay.simulate import labels, simulate, topology_of
+from schemas.tables import TABLE_BY_SCHEMA, TABLES, Table, empty
+from schemas.topology import Topology
+
+OWN_SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
+LONG = ("healthy", "incident_day")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream:
+    """Rows of a whole scenario by table name, and what is needed to give them to a detector in pieces."""
+
+    tables: Mapping[str, pl.DataFrame]
+    topology: Topology
+    began: datetime
+    ends: datetime
+    intervals: Mapping[str, float]
+    expects: tuple[Expectation, ...] = ()
+    onsets: Mapping[str, datetime] | None = None
+
+    def rows(self, table: Table, since: datetime, until: datetime) -> pl.DataFrame:
+        frame = self.tables[table.name]
+        return frame.filter((pl.col(table.time) >= since) & (pl.col(table.time) < until))
+
+    def until(self, ends: datetime) -> "Stream":
+        tables = {table.name: self.rows(table, self.began, ends) for table in TABLES}
+        return replace(self, tables=tables, ends=ends)
+
+    def since(self, begins: datetime) -> "Stream":
+        began = max(begins, self.began)
+        tables = {table.name: self.rows(table, began, self.ends) for table in TABLES}
+        return replace(self, tables=tables, began=began)
+
+    def read_by(self, detector: Detector) -> "Stream":
+        """Without the rows of tables that the detector does not read."""
+        read = {TABLE_BY_SCHEMA[schema].name for schema in detector.reads}
+        tables = {table.name: self.tables[table.name] if table.name in read else empty(table) for table in TABLES}
+        return replace(self, tables=tables)
+
+    def step(self, detector: Detector, state: pl.DataFrame, since: datetime, until: datetime) -> Detection:
+        """One batch: the rows of [since, until) with now = until."""
+        context = Context(now=until, began=self.began, topology=self.topology, intervals_seconds=self.intervals)
+        batch = {schema: self.rows(TABLE_BY_SCHEMA[schema], since, until) for schema in detector.reads}
+        return detector.detect(batch, state, context)
+
+    def run(self, detector: Detector, cuts: tuple[datetime, ...] = ()) -> Detection:
+        """The whole stream, cut at these instants; findings of all batches together."""
+        state, findings, since = pl.DataFrame(schema=detector.keeps), [], self.began
+        for until in (*sorted(cuts), self.ends):
+            detection = self.step(detector, state, since, until)
+            state, since = detection.state, until
+            findings.append(detection.findings)
+        return Detection(ordered(*findings), state)
+
+    def times(self, detector: Detector) -> list[datetime]:
+        """Distinct sample times of what the detector reads."""
+        read = (TABLE_BY_SCHEMA[schema] for schema in detector.reads)
+        return sorted({time for table in read for time in self.tables[table.name][table.time].unique()})
+
+
+def scenario_of(name: str) -> Scenario:
+    """A scenario of the tests or of the project."""
+    own = OWN_SCENARIOS / f"{name}.toml"
+    return parse_scenario(own.read_text("utf-8"), str(own)) if own.is_file() else load_scenario(name)
+
+
+@cache
+def stream_of(name: str, seconds: int | None = None) -> Stream:
+    """The scenario's stream, cut short after so many seconds."""
+    scenario = scenario_of(name)
+    return _simulated(replace(scenario, duration_seconds=seconds or scenario.duration_seconds))
+
+
+def _simulated(scenario: Scenario) -> Stream:
+    topology = topology_of(scenario)
+    (window,) = simulate(scenario, topology, window_seconds=scenario.duration_seconds)
+    truth = labels(scenario, topology)
+    return Stream(
+        tables=window.tables,
+        topology=topology,
+        began=scenario.starts_at,
+        ends=scenario.starts_at + timedelta(seconds=scenario.duration_seconds),
+        intervals=scenario.intervals,
+        expects=scenario.expects,
+        onsets={root: row["starts_at"] for row in truth.iter_rows(named=True) for root in row["roots"]},
+    )
+
+
+def short_scenarios() -> tuple[str, ...]:
+    """Every scenario of the project and of the tests that one can run in a second or two."""
+    own = (path.stem for path in sorted(OWN_SCENARIOS.glob("*.toml")))
+    return (*(name for name in scenario_names() if name not in LONG), *own)

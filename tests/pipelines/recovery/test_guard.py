@@ -1,0 +1,296 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.operations_records import Breaker
+from pipelines.recovery.checks import Refusal
+from pipelines.recovery.facts import Approval, Facts
+from pipelines.recovery.guard import decide
+from pipelines.recovery.history import history_from
+from pipelines.recovery.settings import RecoverySettings
+from schemas.action import ActionRecord, ActionRequest
+from schemas.topology import Topology, node_of
+
+T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ENFORCE = RecoverySettings(mode="enforce", approvals={})
+CLOSED = Breaker(tripped=False, at=None, by="", reason="")
+KINDS = frozenset(
+    {"drain_node", "reset_gpu", "isolate_port", "reboot_node", "allocate_spare", "staged_shutdown", "raise_flow"}
+)
+
+
+def later(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def ask(kind: Any, target: str, target_kind: str = "node", at: datetime = T0, **parameters: Any) -> ActionRequest:
+    return ActionRequest(
+        id=f"act-{kind}-{target}-{at.isoformat()}", incident="inc-1", kind=kind, target=target,
+        parameters={"target_kind": target_kind, **parameters}, requested_at=at, reason="because",
+    )  # fmt: skip
+
+
+def done(request: ActionRequest, at: datetime = T0, outcome: Any = "done") -> ActionRecord:
+    mode: Any = "dry-run" if outcome == "dry-run" else "enforce"
+    return ActionRecord(request=request, mode=mode, outcome=outcome, why="", at=at)
+
+
+def facts(
+    topology: Topology, *past: ActionRecord, now: datetime = T0, chosen: RecoverySettings = ENFORCE, **changes: Any
+) -> Facts:
+    sound = Facts(
+        now=now, topology=topology, history=history_from(past, topology, chosen, now), breaker=CLOSED,
+        degraded=frozenset(), known={}, approvals={}, spares_available=4, executors=KINDS,
+    )  # fmt: skip
+    return replace(sound, **changes)
+
+
+def test_by_default_everything_is_a_dry_run(topology: Topology) -> None:
+    decision = decide(ask("drain_node", "n00001"), facts(topology), RecoverySettings())
+    assert (decision.mode, decision.outcome) == ("dry-run", "dry-run")
+
+
+def test_mode_can_be_set_for_one_kind_of_action(topology: Topology) -> None:
+    chosen = RecoverySettings(modes={"drain_node": "enforce", "reboot_node": "observe"})
+    kinds: tuple[Any, ...] = ("drain_node", "reboot_node", "field_diagnostics")
+    outcomes = [decide(ask(kind, "n00001"), facts(topology), chosen).outcome for kind in kinds]
+    assert outcomes == ["pending", "observed", "dry-run"]
+
+
+@pytest.mark.parametrize(
+    "fact", ["topology", "history", "breaker", "degraded", "known", "approvals", "spares_available"]
+)
+def test_a_fact_that_could_not_be_found_out_is_a_refusal_that_names_it(topology: Topology, fact: str) -> None:
+    decision = decide(ask("drain_node", "n00001"), replace(facts(topology), **{fact: None}), ENFORCE)
+    assert decision.refusal is Refusal.MISSING_FACTS
+    assert fact in decision.why
+
+
+@pytest.mark.parametrize(
+    ("kind", "target_kind", "target"),
+    [
+        ("drain_node", "node", "n99999"), ("drain_node", "node", "n1'; drop table x; --\n$(reboot)"),
+        ("reset_gpu", "gpu", "n00001/8"), ("isolate_port", "port", "spine-3:2"), ("isolate_port", "link", "nothing"),
+        ("raise_flow", "cdu", "pdu-0"), ("staged_shutdown", "cluster", "other"), ("drain_node", "", "n00001"),
+    ],
+)  # fmt: skip
+def test_a_target_that_the_topology_does_not_know_is_refused(
+    topology: Topology, kind: str, target_kind: str, target: str
+) -> None:
+    request = ask(kind, target, target_kind, cable="s00003")
+    assert decide(request, facts(topology), ENFORCE).refusal is Refusal.UNKNOWN_TARGET
+
+
+@pytest.mark.parametrize(("passed", "refusal"), [(0, "cooldown"), (899, "cooldown"), (900, None), (-60, "cooldown")])
+def test_a_kind_cools_down_per_target_even_when_the_clock_steps_back(
+    topology: Topology, passed: float, refusal: str | None
+) -> None:
+    request = ask("drain_node", "n00001")
+    given_facts = facts(topology, done(request), now=later(passed))
+    assert decide(request, given_facts, ENFORCE).refusal == refusal
+    assert decide(ask("drain_node", "n00002"), given_facts, ENFORCE).refusal is None
+
+
+def test_a_third_reset_within_seven_days_is_refused_whatever_resets_it(topology: Topology) -> None:
+    day = 86400
+    first, second = ask("reboot_node", "n00001"), ask("reset_port", "n00001")
+    past = (done(first, T0), done(second, later(3 * day)))
+    third = ask("reboot_node", "n00001", at=later(7 * day - 1))
+    refused = decide(third, facts(topology, *past, now=later(7 * day - 1)), ENFORCE)
+    assert refused.refusal is Refusal.RESETS_USED_UP
+    assert (
+        decide(replace(third, requested_at=later(7 * day)), facts(topology, *past, now=later(7 * day)), ENFORCE).refusal
+        is None
+    )
+
+
+def test_a_failed_reset_counts_as_one(topology: Topology) -> None:
+    past = [done(ask("reboot_node", "n00001"), later(at), "failed") for at in (0, 1)]
+    decision = decide(ask("reboot_node", "n00001", at=later(5000)), facts(topology, *past, now=later(5000)), ENFORCE)
+    assert decision.refusal is Refusal.RESETS_USED_UP
+
+
+def test_old_requests_wait_for_a_person(topology: Topology) -> None:
+    request = ask("drain_node", "n00001")
+    assert decide(request, facts(topology, now=later(3600)), ENFORCE).refusal is None
+    assert decide(request, facts(topology, now=later(3601)), ENFORCE).refusal is Refusal.EXPIRED
+
+
+def test_degraded_telemetry_of_the_target_is_a_refusal_and_of_another_node_is_not(topology: Topology) -> None:
+    blind = facts(topology, degraded=frozenset({"n00001"}))
+    assert decide(ask("reset_gpu", "n00001/3", "gpu"), blind, ENFORCE).refusal is Refusal.TELEMETRY_DEGRADED
+    assert decide(ask("reset_gpu", "n00002/3", "gpu"), blind, ENFORCE).refusal is None
+    # Either end of a link counts.
+    port = ask("isolate_port", "leaf-0:2", "port", cable="c00001")
+    assert decide(port, blind, ENFORCE).refusal is Refusal.TELEMETRY_DEGRADED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [("done", "pending"), ("failed", "refused"), ("pending", "refused"), ("dry-run", "refused")],
+)
+def test_a_step_needs_the_one_before_it_done(topology: Topology, outcome: str, expected: str) -> None:
+    drain = ask("drain_node", "n00001")
+    reboot = ask("reboot_node", "n00001", after=drain.id)
+    assert decide(reboot, facts(topology, known={drain.id: done(drain, outcome=outcome)}), ENFORCE).outcome == expected
+
+
+def test_a_step_whose_predecessor_was_never_decided_is_refused(topology: Topology) -> None:
+    decision = decide(ask("reboot_node", "n00001", after="act-0"), facts(topology), ENFORCE)
+    assert decision.refusal is Refusal.EARLIER_STEP_NOT_DONE
+
+
+def test_a_dry_run_goes_on_after_a_dry_run(topology: Topology) -> None:
+    drain = ask("drain_node", "n00001")
+    known = {drain.id: done(drain, outcome="dry-run")}
+    assert (
+        decide(ask("reboot_node", "n00001", after=drain.id), facts(topology, known=known), RecoverySettings()).outcome
+        == "dry-run"
+    )
+
+
+def test_nothing_is_enforced_that_nobody_carries_out(topology: Topology) -> None:
+    assert (
+        decide(ask("drain_node", "n00001"), facts(topology, executors=frozenset()), ENFORCE).refusal
+        is Refusal.NO_EXECUTOR
+    )
+
+
+def test_spares_promised_in_dry_runs_run_out_too(topology: Topology) -> None:
+    past = [done(ask("allocate_spare", "pdu-0", "pdu", count=3), outcome="dry-run")]
+    request = ask("allocate_spare", "pdu-1", "pdu", count=2)
+    assert decide(request, facts(topology, *past), RecoverySettings()).refusal is Refusal.NO_SPARE
+    assert decide(request, facts(topology, *past), ENFORCE).refusal is None
+
+
+def approval(by: str, verdict: str = "approved") -> Approval:
+    return Approval(by, verdict, "", T0)
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ([], "waiting_approval"),
+        ([approval("ann")], "waiting_approval"),
+        ([approval("ann"), approval(" Ann ")], "waiting_approval"),
+        ([approval("ann"), approval("bob")], "pending"),
+        ([approval("ann"), approval("bob"), approval("eve", "rejected")], "rejected"),
+    ],
+)
+def test_a_staged_shutdown_needs_two_people_and_no_objection(
+    topology: Topology, said: list[Approval], outcome: str
+) -> None:
+    chosen = RecoverySettings(mode="enforce", breaker_share=1.0)
+    request = ask("staged_shutdown", "cdu-0", "cdu")
+    assert decide(request, facts(topology, approvals={request.id: tuple(said)}), chosen).outcome == outcome
+
+
+# The breaker
+
+TRIPPED = Breaker(tripped=True, at=T0, by="recovery", reason="half of the nodes")
+
+
+@pytest.mark.parametrize("kind", ["return_to_service", "resume", "open_ticket"])
+def test_a_tripped_breaker_never_holds_up_what_brings_back_or_informs(topology: Topology, kind: Any) -> None:
+    given_facts = facts(topology, breaker=TRIPPED, executors=frozenset({kind}), now=later(9999))
+    assert decide(ask(kind, "n00001"), given_facts, ENFORCE).outcome == "pending"
+
+
+def test_a_tripped_breaker_stops_the_rest(topology: Topology) -> None:
+    assert (
+        decide(ask("drain_node", "n00001"), facts(topology, breaker=TRIPPED), ENFORCE).refusal
+        is Refusal.BREAKER_TRIPPED
+    )
+
+
+def test_the_backlog_from_before_a_reset_is_not_let_loose(topology: Topology) -> None:
+    reset = Breaker(tripped=False, at=later(10), by="ann", reason="bad detector")
+    old, new = ask("drain_node", "n00001", at=later(9)), ask("drain_node", "n00001", at=later(11))
+    given_facts = facts(topology, breaker=reset, now=later(20))
+    assert decide(old, given_facts, ENFORCE).refusal is Refusal.EXPIRED
+    assert decide(new, given_facts, ENFORCE).refusal is None
+
+
+def test_the_breaker_trips_beyond_half_of_the_nodes_within_five_minutes(topology: Topology) -> None:
+    past = [done(ask("reset_gpu", f"n{i:05}/0", "gpu"), later(i)) for i in range(16)]  # 16 of 32 nodes
+    request = ask("reset_gpu", "n00020/0", "gpu", at=later(290))
+    decision = decide(request, facts(topology, *past, now=later(290)), ENFORCE)
+    assert (decision.refusal, decision.trips_breaker) == (Refusal.BREAKER_TRIPS, True)
+    assert decide(request, facts(topology, *past, now=later(300)), ENFORCE).refusal is None  # the first is 5 min old
+
+
+def test_a_dry_run_says_that_it_would_trip_the_breaker_and_leaves_it_alone(topology: Topology) -> None:
+    past = [done(ask("reset_gpu", f"n{i:05}/0", "gpu"), outcome="dry-run") for i in range(16)]
+    decision = decide(ask("reset_gpu", "n00020/0", "gpu"), facts(topology, *past), RecoverySettings())
+    assert (decision.refusal, decision.trips_breaker) == (Refusal.BREAKER_TRIPS, False)
+
+
+# No sequence of requests exceeds a budget
+
+TIGHT = RecoverySettings(
+    mode="enforce", cooldown_seconds=5, isolated_links_minimum=3, isolated_links_share=0.0, isolated_links_per_device=2,
+    drained_nodes_minimum=6, drained_nodes_share=0.0, drained_nodes_per_superblock=4, breaker_share=1.0,
+    breaker_window_seconds=30, resets_window_days=1,
+)  # fmt: skip
+# Wide enough budgets that only the breaker holds anything back: 8 of 32 nodes.
+BREAKER_ONLY = TIGHT.model_copy(
+    update={"breaker_share": 0.25, "drained_nodes_minimum": 32, "drained_nodes_per_superblock": 32}
+)
+DRAINS = st.integers(0, 31).map(lambda i: ("drain_node", f"n{i:05}", "node", {}))
+RESETS = st.integers(0, 2).map(lambda i: ("reset_gpu", f"n{i:05}/0", "gpu", {}))
+NEAR = st.integers(0, 31).map(lambda i: ("isolate_port", f"leaf-{i // 16}:{i % 16 + 1}", "port", {"cable": f"c{i:05}"}))
+FAR = st.integers(0, 31).map(lambda i: ("isolate_port", f"spine-{i % 16}:{i // 16 + 1}", "port", {"cable": f"s{i:05}"}))
+RETURNS = st.integers(0, 31).map(lambda i: ("return_to_service", f"n{i:05}", "node", {}))
+WAITS = st.sampled_from([0.0, 1.0, 6.0, 40.0])
+MOVES = st.lists(st.tuples(st.one_of(DRAINS, RESETS, NEAR, FAR, RETURNS), WAITS), min_size=20, max_size=80)
+
+
+@pytest.mark.parametrize("chosen", [TIGHT, BREAKER_ONLY])
+@given(moves=MOVES)
+@settings(max_examples=60, deadline=None)
+def test_no_sequence_of_requests_exceeds_a_budget(
+    topology: Topology, chosen: RecoverySettings, moves: list[Any]
+) -> None:
+    now, past, breaker = T0, [], CLOSED
+    drained: set[str] = set()
+    links: set[str] = set()
+    acted: list[tuple[datetime, str]] = []
+    resets: dict[str, int] = {}
+    for (kind, target, target_kind, parameters), wait in moves:
+        now += timedelta(seconds=wait)
+        request = ask(kind, target, target_kind, at=now, **parameters)
+        everyone = KINDS | {"return_to_service"}
+        given_facts = facts(topology, *past, now=now, chosen=chosen, breaker=breaker, executors=everyone)
+        decision = decide(request, given_facts, chosen)
+        if breaker.tripped:
+            assert decision.outcome == "refused" or kind == "return_to_service"
+        if decision.trips_breaker:
+            breaker = Breaker(tripped=True, at=now, by="recovery", reason=decision.why)
+        if decision.outcome != "pending":
+            continue
+        past.append(done(request, now))
+        if kind == "return_to_service":
+            drained.discard(target)
+            continue
+        if kind == "drain_node":
+            drained.add(target)
+        if kind == "isolate_port":
+            links.add(parameters["cable"])
+        else:
+            acted.append((now, node_of(target)))
+        if kind == "reset_gpu":
+            resets[target] = resets.get(target, 0) + 1
+        assert len(drained) <= chosen.drained_nodes_minimum
+        assert (
+            max((sum(int(node[1:]) // 16 == block for node in drained) for block in (0, 1)), default=0)
+            <= chosen.drained_nodes_per_superblock
+        )
+        assert len(links) <= 3
+        for leaf in (0, 1):
+            assert sum(int(link[1:]) // 16 == leaf for link in links) <= 2
+        assert len({node for at, node in acted if at > now - timedelta(seconds=30)}) <= 32 * chosen.breaker_share
+        assert all(times <= 2 for times in resets.values())

@@ -1,0 +1,252 @@
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from pipelines.operations_store import OperationsStore
+from pipelines.recovery.executors.contract import ActionOutcome
+from pipelines.recovery.ledger import Ledger
+from pipelines.recovery.recover import recover
+from pipelines.recovery.settings import RecoverySettings
+from schemas.action import ActionKind, ActionRecord, ActionRequest
+from schemas.incident import Incident
+from schemas.topology import Topology
+
+T0 = datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
+ENFORCE = RecoverySettings(mode="enforce", approvals={})
+Make = Callable[..., Incident]
+
+
+def later(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+@dataclass
+class Plant:
+    """An executor that remembers its effects; `answers` are given instead of done, by kind."""
+
+    effects: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    answers: dict[str, ActionOutcome] = field(default_factory=dict)
+    dies_at: str = ""
+
+    def apply(self, request: ActionRequest) -> ActionOutcome:
+        answer = self.answers.get(request.kind, ActionOutcome(done=True, detail="ok"))
+        if request.kind != self.dies_at or answer.done:
+            self.effects.append(request.id)
+            self.kinds.append(request.kind)
+        if request.kind == self.dies_at:
+            raise KeyboardInterrupt  # as if killed: after the effect when done, before it when not
+        return answer
+
+    def outcome_of(self, request_id: str) -> ActionOutcome | None:
+        return ActionOutcome(done=True, detail="it was done") if request_id in self.effects else None
+
+
+def everything(plant: Plant) -> dict[str, Plant]:
+    return dict.fromkeys(get_args(ActionKind), plant)
+
+
+def outcomes(records: tuple[ActionRecord, ...]) -> list[tuple[str, str]]:
+    return [(record.request.kind, record.outcome) for record in records]
+
+
+# Recovery as a whole
+
+
+def test_a_dry_run_touches_nothing_and_says_what_it_would_do(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    plant = Plant()
+    lost = incident("gpu_fallen_off_bus", "gpu", "n00001/3")
+    records = recover([lost], topology, store, RecoverySettings(), everything(plant), T0)
+    assert outcomes(records) == [
+        ("drain_node", "dry-run"), ("allocate_spare", "dry-run"), ("restore_shard", "dry-run"), ("resume", "dry-run"),
+        ("reboot_node", "dry-run"),
+    ]  # fmt: skip
+    assert plant.effects == []
+    assert all(spare.state == "available" for spare in store.spares())
+
+
+def test_enforced_steps_happen_once_and_in_order(store: OperationsStore, topology: Topology, incident: Make) -> None:
+    plant, lost = Plant(), incident("gpu_fallen_off_bus", "gpu", "n00001/3")
+    for seconds in (0, 1, 2000):
+        records = recover([lost], topology, store, ENFORCE, everything(plant), later(seconds))
+        assert {outcome for _, outcome in outcomes(records)} == {"done"}
+    assert plant.kinds == ["drain_node", "allocate_spare", "restore_shard", "resume", "reboot_node"]
+
+
+def test_the_nearest_spare_is_taken_outside_the_failed_domain(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    # pdu-0 holds n00000..n00007 with spare n00007; n00015 is the spare left in its superblock.
+    small = RecoverySettings(mode="enforce", approvals={})
+    lost = incident("node_lost", "node", "n00007")
+    records = recover([lost], topology, store, small, everything(Plant()), T0)
+    assert records[1].request.parameters["spares"] == ["n00015"]
+
+
+def test_what_follows_a_failed_step_is_refused(store: OperationsStore, topology: Topology, incident: Make) -> None:
+    plant = Plant(answers={"drain_node": ActionOutcome(done=False, detail="scheduler said no")})
+    lost = incident("gpu_fallen_off_bus", "gpu", "n00001/3")
+    records = recover([lost], topology, store, ENFORCE, everything(plant), T0)
+    assert outcomes(records)[0] == ("drain_node", "failed")
+    assert {outcome for _, outcome in outcomes(records)[1:]} == {"refused"}
+    assert plant.kinds == ["drain_node"]
+    assert records[0].why == "scheduler said no"
+
+
+def test_a_failure_without_effect_is_tried_again_up_to_the_bound(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    plant = Plant(answers={"open_ticket": ActionOutcome(done=False, recoverable=True, detail="timeout")})
+    worn = incident("optic_degrading", "link", "s00003")
+    for seconds in range(5):
+        recover([worn], topology, store, ENFORCE, everything(plant), later(seconds))
+    assert plant.kinds == ["open_ticket"] * 3
+
+
+def test_a_failure_that_may_have_had_an_effect_is_never_tried_again(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    plant = Plant(answers={"open_ticket": ActionOutcome(done=False, detail="no answer")})
+    for seconds in range(5):
+        recover(
+            [incident("optic_degrading", "link", "s00003")], topology, store, ENFORCE, everything(plant), later(seconds)
+        )
+    assert plant.kinds == ["open_ticket"]
+
+
+def test_two_people_let_a_checkpoint_go_ahead(store: OperationsStore, topology: Topology, incident: Make) -> None:
+    plant, chosen = Plant(), RecoverySettings(mode="enforce")
+    lost = incident("power_domain_lost", "pdu", "pdu-0")
+    first = recover([lost], topology, store, chosen, everything(plant), T0)[0]
+    assert first.outcome == "waiting_approval"
+    for seconds, by in ((1, "ann"), (2, "ann"), (3, "bob")):
+        assert "global_checkpoint" not in plant.kinds
+        Ledger(store).answer(first.request.id, by, "", later(seconds), verdict="approved")
+        recover([lost], topology, store, chosen, everything(plant), later(seconds))
+    assert plant.kinds.count("global_checkpoint") == 1
+
+
+def test_a_refusal_is_decided_again_when_its_reason_has_gone(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    hang = incident("gpu_hang", "gpu", "n00001/3")
+    blind = incident("telemetry_stale", "source", "gpu:n00001")
+    refused = recover([hang, blind], topology, store, ENFORCE, everything(Plant()), T0)
+    assert (refused[0].outcome, refused[0].why.split(":")[0]) == ("refused", "telemetry_degraded")
+    seeing = replace(blind, state="resolved", ends_at=later(5))
+    again = recover([hang, seeing], topology, store, ENFORCE, everything(Plant()), later(5))
+    assert again[0].outcome == "done"
+
+
+def test_a_stored_telemetry_incident_counts_although_it_was_not_given(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    store.upsert_incidents([incident("telemetry_frozen", "source", "gpu:n00001")], T0)
+    hang = incident("gpu_hang", "gpu", "n00001/3")
+    assert recover([hang], topology, store, ENFORCE, everything(Plant()), T0)[0].outcome == "refused"
+
+
+def test_a_storm_trips_the_breaker_for_all_and_keeps_its_word(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    plant = Plant()
+    generous = RecoverySettings(
+        mode="enforce", drained_nodes_minimum=99, drained_nodes_per_superblock=99, breaker_share=0.5
+    )
+    storm = [incident("node_lost", "node", f"n{i:05}") for i in range(32)]
+    recover(storm, topology, store, generous, everything(plant), T0)
+    assert plant.kinds.count("drain_node") == 16
+    assert store.breaker().tripped
+    store.reset_breaker("ann", "bad detector", later(1))
+    recover(storm, topology, store, generous, everything(plant), later(2))
+    assert plant.kinds.count("drain_node") == 16  # the backlog stays put
+
+
+def test_a_person_who_returns_a_node_frees_its_place_in_the_budget(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    tight = RecoverySettings(mode="enforce", drained_nodes_per_superblock=1)
+    first, second = (incident("node_lost", "node", node) for node in ("n00001", "n00002"))
+    recover([first], topology, store, tight, everything(Plant()), T0)
+    assert recover([second], topology, store, tight, everything(Plant()), later(1))[0].outcome == "refused"
+    Ledger(store).record_return("n00001", "ann", later(2))
+    assert recover([second], topology, store, tight, everything(Plant()), later(3))[0].outcome == "done"
+
+
+# Crashes and rivals
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_an_intent_without_outcome_is_settled_by_asking_and_never_done_again(
+    store: OperationsStore, topology: Topology, incident: Make, *, happened: bool
+) -> None:
+    plant = Plant(dies_at="drain_node")
+    if not happened:
+        plant.answers["drain_node"] = ActionOutcome(done=False)
+    lost = incident("gpu_fallen_off_bus", "gpu", "n00001/3")
+    with pytest.raises(KeyboardInterrupt):
+        recover([lost], topology, store, ENFORCE, everything(plant), T0)
+    assert [record.outcome for record in Ledger(store).actions()] == ["pending"]
+    plant.dies_at = ""
+    early = recover([lost], topology, store, ENFORCE, everything(plant), later(59))
+    assert early[0].outcome == "pending"  # its worker may still be at it
+    records = recover([lost], topology, store, ENFORCE, everything(plant), later(60))
+    assert records[0].outcome == ("done" if happened else "failed")
+    assert records[1].outcome == ("done" if happened else "refused")
+    assert plant.kinds.count("drain_node") == int(happened)
+
+
+@dataclass(frozen=True)
+class Marker:
+    """An executor whose effect is one more byte in a file of the request."""
+
+    folder: Path
+
+    def apply(self, request: ActionRequest) -> ActionOutcome:
+        with (self.folder / request.id).open("ab") as file:
+            file.write(b"x")
+        return ActionOutcome(done=True)
+
+    def outcome_of(self, request_id: str) -> ActionOutcome | None:
+        return ActionOutcome(done=True) if (self.folder / request_id).exists() else None
+
+
+def _work(folder: Path, topology: Topology, incidents: list[Incident], barrier: Any) -> None:
+    store = OperationsStore.open(folder / "operations.sqlite")
+    executors = dict.fromkeys(get_args(ActionKind), Marker(folder / "effects"))
+    chosen = RecoverySettings(mode="enforce", approvals={}, drained_nodes_minimum=5, drained_nodes_per_superblock=99)
+    barrier.wait()
+    for number, found in enumerate(incidents):
+        recover([found], topology, store, chosen, executors, later(number / 10))
+    store.close()
+
+
+def test_two_workers_do_each_action_once_and_share_one_budget(
+    tmp_path: Path, topology: Topology, incident: Make
+) -> None:
+    (tmp_path / "effects").mkdir()
+    storm = [incident("node_lost", "node", f"n{i:05}") for i in range(12)]
+    plain = replace(topology)  # without what was computed lazily, which a process need not be sent
+    spawn = multiprocessing.get_context("spawn")
+    barrier = spawn.Barrier(2)
+    orders = (storm, storm[::-1])
+    workers = [spawn.Process(target=_work, args=(tmp_path, plain, order, barrier)) for order in orders]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    effects = list((tmp_path / "effects").iterdir())
+    assert {file.stat().st_size for file in effects} == {1}
+    ledger = Ledger(OperationsStore.open(tmp_path / "operations.sqlite"))
+    done = [record for record in ledger.actions(outcomes=["done"], limit=None) if record.request.kind == "drain_node"]
+    assert len(done) == 5
+    assert {record.outcome for record in ledger.actions(limit=None)} == {"done", "refused"}
+    ledger.store.close()
