@@ -59,10 +59,9 @@ def correlate(
     step.run_deadlines(now)
     incidents = step.changed()
     told = {incident.id: incident for incident in (*state.incidents, *incidents)}
-    cases = step.book.cases
     return incidents, Correlation(
         until=now, held=tuple(known[len(ready) :]), levels=tuple(step.book.levels.values()),
-        cases=tuple(cases.values()), incidents=tuple(told[name] for name in cases if name in told),
+        cases=tuple(step.book.cases.values()), incidents=tuple(told[name] for name in step.book.cases if name in told),
     )  # fmt: skip
 
 
@@ -138,12 +137,11 @@ class _Step:
     def _reopen(self, root: Level, at: Instant) -> None:
         """A root of a resolved case is back: the same incident goes on. A mere suspicion does not re-open it."""
         case = self.book.case_of(root)
-        if root.said.severity == "info" and case.fired:
-            return
-        state = "firing" if case.fired else "suspect"
-        self.book.cases[case.id] = replace(case, state=state, ended=None, forget_at=None, flaps=case.flaps + 1)
-        self.over.pop(case.id, None)
-        self._weigh(root, at, due=True)
+        if root.said.severity != "info" or not case.fired:
+            state = "firing" if case.fired else "suspect"
+            self.book.cases[case.id] = replace(case, state=state, ended=None, forget_at=None, flaps=case.flaps + 1)
+            self.over.pop(case.id, None)
+            self._weigh(root, at, due=True)
 
     def _place(self, level: Level, at: Instant, *, orphan: bool = False) -> None:
         """Fold a level into the case of its cause, of its like, of its symptoms, or one of its own."""
@@ -151,8 +149,7 @@ class _Step:
         cause, twin = book.explainer(level), book.twin(level)
         found = cause or twin
         home = book.case_of(found) if found is not None else book.neighbour(level)
-        root = cause is None and (twin is None or twin.root)
-        self._gather(level, home, at, root=root, orphan=orphan)
+        self._gather(level, home, at, root=cause is None and (twin is None or twin.root), orphan=orphan)
 
     def _settle_in(self, root: Level, at: Instant) -> None:
         """A root that became worse, or came back, looks again for a cause, for its like and for its symptoms."""
@@ -214,10 +211,10 @@ class _Step:
             self.over[other.id] = incident_of(gone, book.levels_of(other.id), book.topology, merged_into=kept.id)
         for level in book.levels_of(other.id):
             book.fold(level, kept.id, root=level.root and keep_roots)
-        self.book.close(other)
+        book.close(other)
         kept = replace(
             kept, severity=worse(kept.severity, other.severity), flaps=kept.flaps + other.flaps,
-            suspect_at=earlier(kept.suspect_at, other.suspect_at),
+            suspect_at=None if kept.told else earlier(kept.suspect_at, other.suspect_at),
             fire_at=None if kept.fired else earlier(kept.fire_at, other.fire_at),
         )  # fmt: skip
         book.remind(kept.id, kept.suspect_at)
@@ -235,10 +232,10 @@ class _Step:
             case = replace(case, starts_at=first, last_onset=last)
         if due and not case.fired:
             when = at + (span(book.timing.settle_seconds) if said.waits else 0)
-            if said.severity == "info":
-                case = replace(case, suspect_at=earlier(case.suspect_at, when))
-            else:
+            if said.severity != "info":
                 case = replace(case, fire_at=earlier(case.fire_at, when))
+            elif not case.told:
+                case = replace(case, suspect_at=earlier(case.suspect_at, when))
             book.remind(case.id, when)
         book.cases[case.id] = case
         self._judge_over(case.id, at)
@@ -281,12 +278,11 @@ class _Step:
         self.touched.add(case.id)
 
     def _resolve(self, case: Case, at: Instant) -> None:
-        levels = self.book.levels_of(case.id)
-        forget_at = at + span(self.book.timing.flap_seconds)
-        case = replace(case, state="resolved", fire_at=None, suspect_at=None, forget_at=forget_at)
-        self.over[case.id] = incident_of(case, levels, self.book.topology)
-        self.book.cases[case.id] = case
-        self.book.remind(case.id, forget_at)
+        book, levels = self.book, self.book.levels_of(case.id)
+        forget_at = at + span(book.timing.flap_seconds)
+        case = book.cases[case.id] = replace(case, state="resolved", fire_at=None, suspect_at=None, forget_at=forget_at)
+        book.remind(case.id, forget_at)
+        self.over[case.id] = incident_of(case, levels, book.topology)
         self._release(case, [level for level in levels if level.active], at, close=False)
 
     def _release(self, case: Case, levels: Iterable[Level], at: Instant, *, close: bool = True) -> None:

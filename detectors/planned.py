@@ -13,7 +13,7 @@ from schemas.columns import UTC_MICROSECONDS
 from schemas.topology import Topology
 
 PLAN_COLUMNS = pl.Schema(
-    {"kind": pl.String, "entity": pl.String, "starts_at": UTC_MICROSECONDS, "ends_at": UTC_MICROSECONDS}
+    {"kind": pl.String(), "entity": pl.String(), "starts_at": UTC_MICROSECONDS, "ends_at": UTC_MICROSECONDS}
 )
 DOMAINS = ("pdu", "cdu", "superblock", "pod", "rack")
 """Domains whose maintenance takes their nodes away. A switch or a cable does not: its hosts go on beating."""
@@ -60,7 +60,7 @@ def forgiven(
         return pl.repeat(False, rows.height, dtype=pl.Boolean, eager=True).alias("forgiven")
     touched = [
         rows.join(plans.filter(kind=kind), left_on=column, right_on="entity")
-        .filter((pl.col("starts_at") <= pl.col(at)) & (pl.col("ends_at").is_null() | (pl.col("ends_at") > pl.col(at) - limit)))
+        .filter(pl.col("starts_at") <= pl.col(at), pl.col("ends_at").is_null() | (pl.col("ends_at") > pl.col(at) - limit))
         .select("row_number")
         for kind, column in keys.items()
     ]  # fmt: skip

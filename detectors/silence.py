@@ -37,7 +37,8 @@ def silences(
     """
     columns = state.columns
     seen = rows.select(columns).group_by(by, maintain_order=True).agg(
-        pl.exclude("time").last(), pl.col("time").last(), first=pl.col("time").first(), widest=pl.col("time").diff().max()
+        pl.exclude("time").last(), pl.col("time").last(), first=pl.col("time").first(),
+        widest=pl.col("time").diff().max(),
     )  # fmt: skip
     after = pl.concat([state.join(seen, on=by, how="anti"), seen.select(columns)]).sort(by)
     gone = after.filter(pl.col("time") + limit < now).select(by)

@@ -44,13 +44,14 @@ class Batch:
 @dataclass(frozen=True, kw_only=True)
 class EngineState:
     """now: watermark of the last step. sources: newest time per source. pending: rows the watermark has not passed.
-    detectors: state frame by detector name.
+    recent: time and key of rows it has passed that a repeat could still say in time. detectors: state frame by name.
     """
 
     began: datetime
     now: datetime
     sources: pl.DataFrame
     pending: Mapping[str, pl.DataFrame]
+    recent: Mapping[str, pl.DataFrame]
     detectors: Mapping[str, pl.DataFrame]
     correlation: Correlation
 
@@ -80,7 +81,7 @@ class Engine:
     def start(self, began: datetime) -> EngineState:
         """The state before the first row of a stream that begins at `began`."""
         return EngineState(
-            began=began, now=began, sources=pl.DataFrame(schema=SOURCE_COLUMNS), pending={},
+            began=began, now=began, sources=pl.DataFrame(schema=SOURCE_COLUMNS), pending={}, recent={},
             detectors={detector.name: pl.DataFrame(schema=detector.keeps) for detector in self.detectors},
             correlation=Correlation(),
         )  # fmt: skip
@@ -93,8 +94,9 @@ class Engine:
         findings, detectors = self._detect(state, released, now)
         incidents, correlation = correlate(findings, state.correlation, self._context(state, now))
         following = replace(
-            state, now=now, sources=sources, pending=pending, detectors=detectors, correlation=correlation
-        )
+            state, now=now, sources=sources, pending=pending, recent=self._recent(state.recent, released, sources),
+            detectors=detectors, correlation=correlation,
+        )  # fmt: skip
         return Step(
             state=following, accepted=accepted, late=late, health=_health(accepted, late, batch.quarantined, now),
             quarantined=batch.quarantined, findings=findings, incidents=incidents,
@@ -113,11 +115,34 @@ class Engine:
             if rows is None or rows.is_empty():
                 continue
             newest = state.sources.filter(pl.col("table") == table.name)
-            allowed = timedelta(seconds=self.allowed_lateness_seconds[table.lane])
-            in_time, behind = _split_late(table, rows, newest, allowed)
-            accepted[table.name] = _unrepeated(table, in_time, state.pending.get(table.name))
+            in_time, behind = _split_late(table, rows, newest, self._allowed(table))
+            said = [frames[table.name] for frames in (state.pending, state.recent) if table.name in frames]
+            accepted[table.name] = _unrepeated(table, in_time, said)
             lates.append(behind)
         return accepted, pl.concat(lates), newest_of_sources(state.sources, accepted)
+
+    def _allowed(self, table: Table) -> timedelta:
+        return timedelta(seconds=self.allowed_lateness_seconds[table.lane])
+
+    def _recent(
+        self, recent: Mapping[str, pl.DataFrame], released: Mapping[str, pl.DataFrame], sources: pl.DataFrame
+    ) -> dict[str, pl.DataFrame]:
+        """Rows whose repeat would not be late, so that it is known as a repeat: as long as their source has not gone on."""
+        kept: dict[str, pl.DataFrame] = {}
+        for table in TABLES:
+            frames = [frames[table.name] for frames in (recent, released) if table.name in frames]
+            if not frames:
+                continue
+            newest = sources.filter(pl.col("table") == table.name).select(
+                pl.col("source").alias(table.source), "newest"
+            )
+            rows = pl.concat([frame.select(table.time, *table.key) for frame in frames])
+            rows = rows.join(newest, on=table.source, how="left").filter(
+                pl.col(table.time) >= pl.col("newest") - self._allowed(table)
+            )
+            if not rows.is_empty():
+                kept[table.name] = rows.drop("newest")
+        return kept
 
     def _detect(
         self, state: EngineState, released: Mapping[str, pl.DataFrame], now: datetime
@@ -166,13 +191,13 @@ def _split_late(
     )  # fmt: skip
 
 
-def _unrepeated(table: Table, rows: pl.DataFrame, pending: pl.DataFrame | None) -> pl.DataFrame:
+def _unrepeated(table: Table, rows: pl.DataFrame, said: list[pl.DataFrame]) -> pl.DataFrame:
     """Rows without those that say again what an earlier one said: a producer that retries may send twice."""
     identity = [table.time, *table.key]
     once = rows.unique(identity, keep="first", maintain_order=True)
-    if pending is None or pending.is_empty():
-        return once
-    return once.join(pending, on=identity, how="anti", nulls_equal=True, maintain_order="left")
+    for earlier in said:
+        once = once.join(earlier, on=identity, how="anti", nulls_equal=True, maintain_order="left")
+    return once
 
 
 def _release(

@@ -27,24 +27,43 @@ class NewerStore(RuntimeError):
     """The file was written by a later version of hotspare."""
 
 
-def migrate(connection: duckdb.DuckDBPyConnection, segments: Path) -> None:
-    """Bring the file to VERSION, one step after the other, each in its own transaction."""
-    connection.execute("create table if not exists schema_version (version integer, segments varchar)")
-    found = connection.execute("select version, segments from schema_version").fetchone()
-    version = 0 if found is None else found[0]
-    if version > VERSION:
-        raise NewerStore(f"the store is of version {version}, this hotspare reads up to {VERSION}: update hotspare")
+class NotOurs(RuntimeError):  # noqa: N818  says what is so
+    """A DuckDB file that holds something else."""
+
+
+def up_to_date(connection: duckdb.DuckDBPyConnection, segments: Path, path: Path) -> bool:
+    """Whether the file is of VERSION and knows where its segments are. Raises NewerStore."""
+    return _found(connection, path) == (VERSION, str(segments.absolute()))
+
+
+def migrate(connection: duckdb.DuckDBPyConnection, segments: Path, path: Path) -> None:
+    """Bring the file to VERSION, one step after the other, in one transaction. Raises NewerStore, NotOurs."""
+    version, folder = _found(connection, path)
+    here = str(segments.absolute())
+    if (version, folder) == (VERSION, here):
+        return
+    connection.begin()
     for number in range(version, VERSION):
-        connection.begin()
         MIGRATIONS[number](connection)
-        connection.execute("delete from schema_version")
-        connection.execute("insert into schema_version values (?, ?)", [number + 1, str(segments.absolute())])
-        connection.commit()
-    if found is not None and found[1] != str(segments.absolute()):
-        connection.execute("update schema_version set segments = ?", [str(segments.absolute())])
-        span_views(connection, segments)  # the folder was moved: the views must find their segments again
-    if version < VERSION:
-        span_views(connection, segments)
+    connection.execute(
+        "create or replace table schema_version as select ?::integer as version, ? as segments", [VERSION, here]
+    )
+    span_views(connection, segments)  # new tables need theirs, and those of a folder that was moved are elsewhere now
+    connection.commit()
+
+
+def _found(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, str | None]:
+    """Version of the file and where its segments were; (0, None) of an empty one."""
+    tables = {name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
+    if "schema_version" not in tables:
+        if tables:
+            raise NotOurs(f"{path}: a DuckDB file of something else (it has {', '.join(sorted(tables)[:3])})")
+        return 0, None
+    found = connection.execute("select version, segments from schema_version").fetchone()
+    version, folder = (0, None) if found is None else found
+    if version > VERSION:
+        raise NewerStore(f"{path}: of version {version}, this hotspare reads up to {VERSION}; update hotspare")
+    return version, folder
 
 
 def span_views(connection: duckdb.DuckDBPyConnection, segments: Path) -> None:

@@ -5,6 +5,7 @@ The file is opened for each piece of work and closed again, so that other proces
 schema `live`; sealed hours are Parquet segments beside the file; the views in schema `main` span both.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ import polars as pl
 from detectors.contract import Detector
 from detectors.correlation_state import decode, encode
 from pipelines.engine import EngineState, Step
-from pipelines.telemetry_schema import migrate
+from pipelines.telemetry_schema import NotOurs, migrate, up_to_date
 from schemas.tables import TABLES
 
 Offsets = Mapping[tuple[str, int], int]
@@ -32,6 +33,10 @@ class StoreUnavailable(RuntimeError):
 
 class StoreBusy(StoreUnavailable):
     """Another process held the file for the whole time we were willing to wait. Nothing was written."""
+
+
+class StreamMoved(StoreUnavailable):  # noqa: N818  says what is so; the command line prints it as one line
+    """Another process has written the stream since we read where it stood. Nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,21 @@ class TelemetryStore:
 
     @contextmanager
     def connected(self, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        """An open connection with the schema up to date, closed whatever happens."""
+        """An open connection with the schema up to date, closed whatever happens. Raises StoreUnavailable, NewerStore."""
         connection = self._open(read_only=read_only)
         try:
             connection.execute("set timezone = 'UTC'")
+            if read_only and not up_to_date(connection, self.segments, self.path):
+                connection.close()
+                with self.connected():
+                    pass  # an older file, or one that was moved, is put right by whoever opens it first
+                connection = self._open(read_only=True)
+                connection.execute("set timezone = 'UTC'")
             if not read_only:
-                migrate(connection, self.segments)
+                migrate(connection, self.segments, self.path)
             yield connection
+        except NotOurs as error:
+            raise StoreUnavailable(str(error)) from None
         finally:
             connection.close()
 
@@ -63,29 +76,42 @@ class TelemetryStore:
             raise StoreUnavailable(
                 f"{self.path}: no telemetry store there; `hotspare ingest` or `hotspare demo` makes one"
             )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.is_dir():
+            raise StoreUnavailable(f"{self.path}: is a folder; store.telemetry names a file")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path}: its folder cannot be made: {error.strerror}") from None
         deadline = time.monotonic() + self.busy_seconds
         while True:
             try:
                 return duckdb.connect(str(self.path), read_only=read_only)
             except duckdb.IOException as error:
-                if "lock" not in str(error):
+                if "Could not set lock" not in str(error):
                     raise StoreUnavailable(
                         f"{self.path}: not a DuckDB file that can be opened ({_first_line(error)})"
                     ) from None
                 if time.monotonic() >= deadline:
                     raise StoreBusy(f"{self.path}: held by {_holder(error)}; waited {self.busy_seconds:g} s") from None
                 time.sleep(0.02)
+            except duckdb.ConnectionException:  # another thread of this process reads while we write, or the reverse
+                if time.monotonic() >= deadline:
+                    raise StoreBusy(
+                        f"{self.path}: held by another thread of process {os.getpid()}; waited {self.busy_seconds:g} s"
+                    ) from None
+                time.sleep(0.02)
             except duckdb.Error as error:
                 raise StoreUnavailable(f"{self.path}: {_first_line(error)}") from None
 
-    def flush(self, stream: str, steps: Sequence[Step], offsets: Offsets) -> None:
+    def flush(self, stream: str, steps: Sequence[Step], offsets: Offsets, since: Offsets | None = None) -> None:
         """Write steps of a stream, and how far its source was read, whole or not at all.
 
-        Raises StoreBusy with nothing written. Where two processes feed one stream the second finds that the state
-        has moved on under it and fails: only one may.
+        since: the offsets from which the steps were made. Raises StoreBusy with nothing written, and StreamMoved where
+        the stored offsets are no longer those: only one process may feed a stream.
         """
         with self.connected() as connection, transaction(connection):
+            if since is not None and (moved := _moved(_offsets(connection, stream), since)):
+                raise StreamMoved(f"{self.path}: {moved} of stream {stream}; is another process ingesting it?")
             for step in steps:
                 for name, rows in step.accepted.items():
                     append(connection, f"live.{name}", rows)
@@ -103,10 +129,7 @@ class TelemetryStore:
     def offsets(self, stream: str) -> dict[tuple[str, int], int]:
         """Next offset to read of each topic partition of the stream."""
         with self.connected() as connection:
-            rows = connection.execute(
-                "select topic, partition, next_offset from offsets where stream = ?", [stream]
-            ).fetchall()
-        return {(topic, partition): offset for topic, partition, offset in rows}
+            return _offsets(connection, stream)
 
     def state(self, stream: str, detectors: tuple[Detector, ...]) -> EngineState | None:
         """Where the stream's last flush left off; None when there was none. A detector that is new begins empty."""
@@ -118,12 +141,27 @@ class TelemetryStore:
                 return None
             began, now, correlation = saved
             frames = _read_frames(connection, stream)
-        pending = {table.name: frames[f"pending.{table.name}"] for table in TABLES if f"pending.{table.name}" in frames}
         return EngineState(
-            began=began, now=now, sources=frames["engine.sources"], pending=pending,
+            began=began, now=now, sources=frames["engine.sources"], pending=_by_table("pending", frames),
+            recent=_by_table("recent", frames),
             detectors={detector.name: _kept(frames.get(detector.name), detector.keeps) for detector in detectors},
             correlation=decode(correlation),
         )  # fmt: skip
+
+    def streams(self) -> dict[str, datetime]:
+        """Every stream that was ever taken in, and the watermark it reached."""
+        if not self.path.exists():
+            return {}
+        with self.connected() as connection:
+            return dict(connection.execute("select stream, now from engine_state order by stream").fetchall())
+
+    def forget(self, stream: str) -> None:
+        """Drop a stream's state and progress; its rows and findings stay."""
+        with self.connected() as connection, transaction(connection):
+            for name in _state_names(connection, stream):
+                connection.execute(f"drop table {_state_table(stream, name)}")
+            connection.execute("delete from engine_state where stream = ?", [stream])
+            connection.execute("delete from offsets where stream = ?", [stream])
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
         """Rows of a read-only query over the views."""
@@ -158,10 +196,28 @@ def append(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
     connection.unregister("incoming")
 
 
+def _offsets(connection: duckdb.DuckDBPyConnection, stream: str) -> dict[tuple[str, int], int]:
+    rows = connection.execute("select topic, partition, next_offset from offsets where stream = ?", [stream]).fetchall()
+    return {(topic, partition): offset for topic, partition, offset in rows}
+
+
+def _moved(stored: Offsets, since: Offsets) -> str | None:
+    """What another process has written, in words."""
+    for (topic, partition), offset in stored.items():
+        if since.get((topic, partition)) != offset:
+            return f"{topic} {partition} has been read up to {offset} by somebody else"
+    gone = sorted(set(since) - set(stored))
+    return f"where {gone[0][0]} {gone[0][1]} stood has been forgotten" if gone else None
+
+
 def _write_state(connection: duckdb.DuckDBPyConnection, stream: str, state: EngineState) -> None:
     """The state's frames become tables that a person can read: state."<stream>|<detector>"."""
-    pending = {f"pending.{name}": rows for name, rows in state.pending.items()}
-    frames = {**state.detectors, **pending, "engine.sources": state.sources}
+    kept = {
+        f"{kind}.{name}": rows
+        for kind, tables in (("pending", state.pending), ("recent", state.recent))
+        for name, rows in tables.items()
+    }
+    frames = {**state.detectors, **kept, "engine.sources": state.sources}
     for name, frame in frames.items():
         connection.register("incoming", frame)
         connection.execute(f"create or replace table {_state_table(stream, name)} as select * from incoming")
@@ -179,6 +235,11 @@ def _read_frames(connection: duckdb.DuckDBPyConnection, stream: str) -> dict[str
         name: connection.sql(f"select * from {_state_table(stream, name)}").pl()
         for name in sorted(_state_names(connection, stream))
     }
+
+
+def _by_table(kind: str, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """pending.gpu, pending.power, ... of the stored frames, by name of the table."""
+    return {table.name: frames[f"{kind}.{table.name}"] for table in TABLES if f"{kind}.{table.name}" in frames}
 
 
 def _state_names(connection: duckdb.DuckDBPyConnection, stream: str) -> set[str]:

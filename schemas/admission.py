@@ -40,23 +40,33 @@ def admit(table: Table, frame: pl.DataFrame, origin: Origin | None = None) -> Ad
     wanted = table.columns
     ignored = {column: frame.height for column in frame.columns if column not in wanted}
     given = frame.select(column for column in wanted if column in frame.columns)
+    if frame.is_empty() or given.width == 0:
+        return Admitted(pl.DataFrame(schema=wanted), pl.DataFrame(schema=QUARANTINE_COLUMNS), ignored)
     typed = given.select(
         _typed(column, given.schema[column], dtype) if column in given.columns else pl.lit(None, dtype).alias(column)
         for column, dtype in wanted.items()
     )
-    if given.width == 0:
-        typed = pl.DataFrame(schema=wanted)
     miscast = _miscast(given, typed)
-    split = table.schema.filter(typed.filter(miscast.is_null()))
-    rows, failed = pl.DataFrame(split.result), _first_broken_rule(split.failure.details())
-    refused = pl.concat([typed.with_columns(rule=miscast).filter(miscast.is_not_null()), failed])
-    texts = pl.concat([_as_json(given.filter(miscast.is_not_null())), _as_json(failed.drop("rule"))])
-    return Admitted(rows, _quarantine(table, refused.with_columns(raw=texts), origin or Origin()), ignored)
+    castable = typed if miscast is None else typed.filter(miscast.is_null())
+    split = table.schema.filter(castable)
+    rows = pl.DataFrame(split.result)
+    refused: list[pl.DataFrame] = []
+    if miscast is not None:
+        lost = miscast.is_not_null()
+        refused.append(typed.filter(lost).with_columns(rule=miscast.filter(lost), raw=_as_json(given.filter(lost))))
+    if rows.height < castable.height:
+        failed = _first_broken_rule(split.failure.details())
+        refused.append(failed.with_columns(raw=_as_json(failed.drop("rule"))))
+    if not refused:
+        return Admitted(rows, pl.DataFrame(schema=QUARANTINE_COLUMNS), ignored)
+    return Admitted(rows, _quarantine(table, pl.concat(refused), origin or Origin()), ignored)
 
 
 def _typed(column: str, given: pl.DataType, wanted: pl.DataType) -> pl.Expr:
     """The column cast to its type: text is parsed, a bare integer time is microseconds since the epoch."""
     value = pl.col(column)
+    if given == wanted:
+        return pl.when(value.is_finite()).then(value) if wanted.is_float() else value
     if wanted == UTC_MICROSECONDS:
         if given == pl.String:
             return value.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
@@ -73,15 +83,19 @@ def _typed(column: str, given: pl.DataType, wanted: pl.DataType) -> pl.Expr:
     return pl.when(cast.is_finite()).then(cast) if wanted.is_float() else cast
 
 
-def _miscast(given: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
-    """For each row the first column whose value was there and did not survive its cast, as a rule; else null."""
-    rule = pl.Series("rule", [None] * typed.height, dtype=pl.String)
+def _miscast(given: pl.DataFrame, typed: pl.DataFrame) -> pl.Series | None:
+    """For each row the first column whose value was there and did not survive its cast, as a rule. None: all did."""
+    rule: pl.Series | None = None
     for column in reversed(given.columns):
-        lost = given[column].is_not_null() & typed[column].is_null()
-        if given[column].dtype.is_float():
-            lost &= given[column].is_finite()
+        series = given[column]
+        if series.dtype == typed[column].dtype and not series.dtype.is_float():
+            continue
+        lost = series.is_not_null() & typed[column].is_null()
+        if series.dtype.is_float():
+            lost &= series.is_finite()
         if lost.any():
-            rule = pl.select(pl.when(lost).then(pl.lit(f"{column}|type")).otherwise(rule).alias("rule"))["rule"]
+            before = pl.lit(None, pl.String) if rule is None else rule
+            rule = pl.select(pl.when(lost).then(pl.lit(f"{column}|type")).otherwise(before).alias("rule"))["rule"]
     return rule
 
 

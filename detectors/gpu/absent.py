@@ -49,7 +49,7 @@ class GpuAbsent:
         """One row per slot and per node (last row, whether told absent, since when it is back), and open plans."""
         return pl.Schema(
             {
-                "row": pl.String, "id": pl.String, "time": UTC_MICROSECONDS, "told": pl.Boolean,
+                "row": pl.String(), "id": pl.String(), "time": UTC_MICROSECONDS, "told": pl.Boolean(),
                 "since": UTC_MICROSECONDS, **PLAN_COLUMNS,
             }
         )  # fmt: skip
@@ -100,7 +100,9 @@ def _begun(alone: pl.DataFrame, plans: pl.DataFrame, limit: timedelta, context: 
 
 
 def _statements(lost: pl.DataFrame, told: pl.DataFrame, interval_seconds: float, limit: timedelta) -> pl.DataFrame:
-    begins = lost.select("id", last="time", time="at", waited_since="base", active=pl.lit(True), action=pl.lit("reboot_node"))
+    begins = lost.select(
+        "id", last="time", time="at", waited_since="base", active=pl.lit(True), action=pl.lit("reboot_node")
+    )
     begins = begins.with_columns(last_row_at="last").with_columns(evidence("last_row_at", "waited_since"))
     ends = told.filter(pl.col("until").is_not_null()).select("id", last="time", time="until", active=pl.lit(False))
     return pl.concat([begins, ends], how="diagonal").with_columns(

@@ -54,7 +54,7 @@ class RowRemapFailure:
     @property
     def keeps(self) -> pl.Schema:
         """`LEVEL_COLUMNS` for each code: one row per GPU that has ever had the flag."""
-        return pl.Schema({"code": pl.String, **LEVEL_COLUMNS})
+        return pl.Schema({"code": pl.String(), **LEVEL_COLUMNS})
 
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context

@@ -10,9 +10,17 @@ from detectors.contract import Context, Detection, evidence, findings_frame, ord
 from detectors.gpu.slots import slot_samples
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.silence import seconds
-from schemas.gpu import CLOCKS_EVENT_HARDWARE_SLOWDOWN, CLOCKS_EVENT_HARDWARE_THERMAL, CLOCKS_EVENT_SOFTWARE_THERMAL, Gpu
+from schemas.gpu import (
+    CLOCKS_EVENT_HARDWARE_SLOWDOWN,
+    CLOCKS_EVENT_HARDWARE_THERMAL,
+    CLOCKS_EVENT_SOFTWARE_THERMAL,
+    Gpu,
+)
 
-SEEN = ("clocks_event_reasons", "thermal_margin_celsius", "temperature_celsius", "memory_temperature_celsius", "sm_clock_megahertz")  # fmt: skip
+SEEN = (
+    "clocks_event_reasons", "thermal_margin_celsius", "temperature_celsius", "memory_temperature_celsius",
+    "sm_clock_megahertz",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,9 @@ from schemas.gpu import GpuEvent
 
 RECOVERY_ACTION_CHANGED = 154
 FALLEN_OFF_BUS = 79
-STATE = pl.Schema({"entity": pl.String, "xid": pl.Int64, "time": UTC_MICROSECONDS, "first_bad_at": UTC_MICROSECONDS})
+STATE = pl.Schema(
+    {"entity": pl.String(), "xid": pl.Int64(), "time": UTC_MICROSECONDS, "first_bad_at": UTC_MICROSECONDS}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,9 @@ class XidFault:
         fatal = _runs(events.join(self._rules(), on="xid", maintain_order="left"), state.filter(~own), hold)
         wanted = events.filter(own).with_columns(action=_driver_action()).filter(pl.col("action").is_not_null())
         changed = _active_at(wanted, fatal, hold)
-        alone = wanted.join(changed, on="row", how="anti", maintain_order="left").with_columns(cause=pl.lit("gpu_fatal_error"))
+        alone = wanted.join(changed, on="row", how="anti", maintain_order="left").with_columns(
+            cause=pl.lit("gpu_fatal_error")
+        )
         runs = pl.concat([fatal, _runs(alone, state.filter(own), hold)], how="diagonal")
         begins = runs.filter(~pl.col("carried") & (pl.col("fresh") | own))
         last = pl.coalesce("next", pl.lit(context.now)) - pl.col("time") > hold
@@ -85,7 +89,9 @@ class XidFault:
 
     def _rules(self) -> pl.DataFrame:
         rules = [(rule.xid, rule.cause, rule.action) for rule in self.fatal]
-        return pl.DataFrame(rules, schema={"xid": pl.Int64, "cause": pl.String, "action": pl.String}, orient="row")
+        return pl.DataFrame(
+            rules, schema={"xid": pl.Int64(), "cause": pl.String(), "action": pl.String()}, orient="row"
+        )
 
     def _said(self, actives: pl.DataFrame, ends: pl.DataFrame) -> list[pl.DataFrame]:
         """Statements, one frame per cause."""
@@ -93,9 +99,7 @@ class XidFault:
         said = pl.concat(
             [
                 actives.with_columns(evidence("xid", "pci", "message"), active=pl.lit(True), score=pl.lit(1.0)),
-                ends.with_columns(
-                    active=pl.lit(False), score=pl.lit(0.0), action=pl.lit(None, pl.String), evidence=pl.lit(None, pl.String)
-                ),
+                ends.with_columns(active=pl.lit(False), score=pl.lit(0.0), action=pl.lit(None, pl.String)),
             ],
             how="diagonal",
         ).with_columns(

@@ -57,8 +57,8 @@ class MissedHeartbeats:
         """
         return pl.Schema(
             {
-                "row": pl.String, "id": pl.String, "time": UTC_MICROSECONDS, "job": pl.String, "suspect": pl.Boolean,
-                "dead": pl.Boolean, "since": UTC_MICROSECONDS, **PLAN_COLUMNS,
+                "row": pl.String(), "id": pl.String(), "time": UTC_MICROSECONDS, "job": pl.String(), "suspect": pl.Boolean(),
+                "dead": pl.Boolean(), "since": UTC_MICROSECONDS, **PLAN_COLUMNS,
             }
         )  # fmt: skip
 
@@ -88,8 +88,10 @@ class MissedHeartbeats:
         alone = pl.concat([alone, quiet.filter("dead").with_columns(base=pl.col("time"), heard=pl.col("time"))])
         ranks = _before_planned_end(_judged(alone, spread_plans, limits, context), nodes)
         kept = [
-            _told(ranks_after, ranks).join(_left_with_node(quiet, ranks, nodes), on="id", how="anti").with_columns(row=pl.lit(RANK)),
-            _told(nodes_after.drop("since"), nodes).join(_last_return(nodes_before, lost), on="id", how="left").with_columns(row=pl.lit(NODE)),
+            _told(ranks_after, ranks)
+            .join(_left_with_node(quiet, ranks, nodes), on="id", how="anti").with_columns(row=pl.lit(RANK)),
+            _told(nodes_after.drop("since"), nodes)
+            .join(_last_return(nodes_before, lost), on="id", how="left").with_columns(row=pl.lit(NODE)),
             still_needed(plans, context.now, limits.dead).with_columns(row=pl.lit(PLAN)),
         ]  # fmt: skip
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
@@ -119,7 +121,12 @@ class _Limits:
 
 def _beats(heartbeats: pl.DataFrame, entity: pl.Expr) -> pl.DataFrame:
     return heartbeats.select(
-        entity.alias("id"), "time", "job", suspect=pl.lit(None, pl.Boolean), dead=pl.lit(False), since=pl.lit(None, UTC_MICROSECONDS)
+        entity.alias("id"),
+        "time",
+        "job",
+        suspect=pl.lit(None, pl.Boolean),
+        dead=pl.lit(False),
+        since=pl.lit(None, UTC_MICROSECONDS),
     ).select(COLUMNS)
 
 

@@ -56,8 +56,8 @@ class Straggler:
         """Per rank its last reported step; the reports of steps not yet judged; per rank ever bad its run and level."""
         return pl.Schema(
             {
-                "row": pl.String, **LEVEL_COLUMNS, "job": pl.String, "step": pl.Int64, "compute_seconds": pl.Float64,
-                "streak": pl.Int64, "since": UTC_MICROSECONDS,
+                "row": pl.String(), **LEVEL_COLUMNS, "job": pl.String(), "step": pl.Int64(), "compute_seconds": pl.Float64(),
+                "streak": pl.Int64(), "since": UTC_MICROSECONDS,
             }
         )  # fmt: skip
 
@@ -66,7 +66,9 @@ class Straggler:
     ) -> Detection:
         margin = timedelta(seconds=2 * context.intervals_seconds["heartbeat"])
         reports, ranks_after = _reports(tables[Heartbeat], state.filter(row=RANK).select("entity", "job", "step"))
-        complete, open_after = _complete_steps(pl.concat([state.filter(row=OPEN).select(REPORT), reports]), margin, context)
+        complete, open_after = _complete_steps(
+            pl.concat([state.filter(row=OPEN).select(REPORT), reports]), margin, context
+        )
         verdicts = self._verdicts(complete)
         streaks_before = state.filter(row=STREAK).select(STREAK_COLUMNS)
         watched = pl.col("entity").is_in(streaks_before["entity"].implode())
@@ -111,7 +113,9 @@ def _reports(beats: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, p
     """The first beat of each rank in each step, and each rank's last step."""
     known = beats.filter(pl.col("step").is_not_null()).select(GPU_ID, "job", "step", "time", "compute_seconds")
     timeline = pl.concat([before.with_columns(carried=True), known.with_columns(carried=False)], how="diagonal")
-    same = (pl.col("step") == pl.col("step").shift(1).over("entity")) & (pl.col("job") == pl.col("job").shift(1).over("entity"))
+    same = (pl.col("step") == pl.col("step").shift(1).over("entity")) & (
+        pl.col("job") == pl.col("job").shift(1).over("entity")
+    )
     fresh = timeline.filter(~same.fill_null(value=False) & ~pl.col("carried"))
     after = timeline.group_by("entity").agg(pl.col("job", "step").last())
     return fresh.select(REPORT), after

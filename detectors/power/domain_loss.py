@@ -10,7 +10,7 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, clean_ends, forgiven, spread, still_needed, windows
-from detectors.power.domain_silence import DOMAIN_EVIDENCE, SilenceRules, nodes_fed_once, silent_domains
+from detectors.power.domain_silence import DOMAIN_EVIDENCE, Heard, SilenceRules, nodes_fed_once, silent_domains
 from detectors.silence import intervals, silences
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import Heartbeat, JobEvent, Maintenance
@@ -65,8 +65,8 @@ class PowerDomainLoss:
         """
         return pl.Schema(
             {
-                "row": pl.String, **LEVEL_COLUMNS, "job": pl.String, "told": pl.Boolean, "volts": pl.Float64,
-                "peak": pl.Float64, "onset": UTC_MICROSECONDS, "kind": pl.String, "starts_at": UTC_MICROSECONDS,
+                "row": pl.String(), **LEVEL_COLUMNS, "job": pl.String(), "told": pl.Boolean(), "volts": pl.Float64(),
+                "peak": pl.Float64(), "onset": UTC_MICROSECONDS, "kind": pl.String(), "starts_at": UTC_MICROSECONDS,
                 "ends_at": UTC_MICROSECONDS,
             }
         )  # fmt: skip
@@ -100,8 +100,9 @@ class PowerDomainLoss:
             meter_interval=timedelta(seconds=context.intervals_seconds["power"]),
         )  # fmt: skip
         decisions = silent_domains(
-            node_gaps, meter_gaps.with_columns(at=pl.col("time") + meter_limit), fed, _known_since(nodes_before, beats),
-            _known_since(meters_before, samples), rules,
+            Heard(node_gaps, _known_since(nodes_before, beats)),
+            Heard(meter_gaps.with_columns(at=pl.col("time") + meter_limit), _known_since(meters_before, samples)),
+            fed, rules,
         )  # fmt: skip
         decisions = decisions.filter(~forgiven(decisions, spread_plans, {"pdu": "entity"}, at="time", limit=node_limit))
         returns = _returns(node_gaps, fed, meters_before, samples, meter_limit)
@@ -143,7 +144,11 @@ class PowerDomainLoss:
         volts, normal = pl.col("volts_read"), pl.col("normal_volts")
         opened = pl.col("breaker").is_in(["open", "tripped"]).fill_null(value=False)
         low = (volts < self.lost_share * normal).fill_null(value=False)
-        back = pl.when(volts.is_not_null()).then(volts >= self.back_share * normal).otherwise(pl.col("breaker") == "closed")
+        back = (
+            pl.when(volts.is_not_null())
+            .then(volts >= self.back_share * normal)
+            .otherwise(pl.col("breaker") == "closed")
+        )
         said = samples.with_columns(
             bad=pl.when(opened | low).then(pl.lit(True)).when(back).then(pl.lit(False))
         ).drop("volts").rename({"volts_read": "volts"})  # fmt: skip
@@ -164,9 +169,17 @@ def _returns(
     """A silent node beats again: power is back, if the meter says nothing itself."""
     back = node_gaps.filter(pl.col("until").is_not_null() & ~pl.col("meant")).select("until", node="entity")
     back = back.join(fed, on="node").select("entity", time="until").sort("time")
-    spoke = pl.concat([meters_before.select("entity", spoke="time"), samples.select("entity", spoke="time")]).sort("spoke")
+    spoke = pl.concat([meters_before.select("entity", spoke="time"), samples.select("entity", spoke="time")]).sort(
+        "spoke"
+    )
     back = back.join_asof(
-        spoke, left_on="time", right_on="spoke", by="entity", strategy="backward", coalesce=False, check_sortedness=False
+        spoke,
+        left_on="time",
+        right_on="spoke",
+        by="entity",
+        strategy="backward",
+        coalesce=False,
+        check_sortedness=False,
     )
     silent = pl.col("spoke").is_null() | (pl.col("time") - pl.col("spoke") > limit)
     return back.filter(silent).select("entity", "time", bad=pl.lit(False))
@@ -179,7 +192,9 @@ def _told(after: pl.DataFrame, lasting: pl.DataFrame) -> pl.DataFrame:
 def _levels(verdicts: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Statements of change; and the state with the onset of each level, which its end repeats."""
     concerned = pl.concat([before["entity"], verdicts.filter("bad")["entity"]]).unique()
-    samples = verdicts.filter(pl.col("entity").is_in(concerned.implode())).select("entity", "time", "bad", "onset", *SEEN)
+    samples = verdicts.filter(pl.col("entity").is_in(concerned.implode())).select(
+        "entity", "time", "bad", "onset", *SEEN
+    )
     samples = samples.sort("time", "entity", "bad", descending=[False, False, True], maintain_order=True)
     changes, after = levels(samples, before.select(LEVEL_COLUMNS.names()))
     began = changes.with_columns(onset=pl.when("active").then(pl.coalesce("onset", "first_bad_at")))

@@ -21,22 +21,28 @@ class SilenceRules:
     meter_interval: timedelta
 
 
+@dataclass(frozen=True)
+class Heard:
+    """gaps: entity, time (last row), until, at (deadline), told; of nodes also meant. known: entity, since (null:
+    before this batch), of everything that has ever spoken.
+    """
+
+    gaps: pl.DataFrame
+    known: pl.DataFrame
+
+
 def nodes_fed_once(topology: Topology) -> pl.DataFrame:
     """node, entity (its PDU) of nodes with one feed: only these prove anything about their PDU."""
     once = pl.col("pdu").is_not_null() & pl.col("pdu_b").is_null()
     return topology.nodes.filter(once).select("node", entity="pdu")
 
 
-def silent_domains(
-    node_gaps: pl.DataFrame, meter_gaps: pl.DataFrame, fed: pl.DataFrame, nodes_known: pl.DataFrame,
-    meters_known: pl.DataFrame, rules: SilenceRules,
-) -> pl.DataFrame:  # fmt: skip
+def silent_domains(nodes: Heard, meters: Heard, fed: pl.DataFrame, rules: SilenceRules) -> pl.DataFrame:
     """Domains judged lost, at the deadlines of this batch: entity, time, bad, onset and DOMAIN_EVIDENCE.
 
-    node_gaps, meter_gaps: entity, time (last row), until, at (deadline), told; nodes also meant. *_known: entity,
-    since (null: before this batch). fed: node, entity.
-    A deadline of an earlier batch was judged then; its silence still counts at the deadlines of this one.
+    fed: node, entity. A deadline of an earlier batch was judged then; its silence still counts at those of this one.
     """
+    node_gaps, meter_gaps, meters_known = nodes.gaps, meters.gaps, meters.known
     silent = node_gaps.rename({"entity": "node"}).join(fed, on="node")
     points = pl.concat([
         silent.filter(~pl.col("told")).select("entity", point="at"),
@@ -47,7 +53,9 @@ def silent_domains(
         & (pl.col("since").is_null() | (pl.col("since") <= pl.col("point")))
     )
     lasting = (pl.col("at") <= pl.col("point")) & (pl.col("until").is_null() | (pl.col("until") > pl.col("point")))
-    meter_silent = known_meters.join(meter_gaps.select("entity", "at", "until", meter="time"), on="entity").filter(lasting)
+    meter_silent = known_meters.join(meter_gaps.select("entity", "at", "until", meter="time"), on="entity").filter(
+        lasting
+    )
     judged = known_meters.select("entity", "point", "metered").join(
         meter_silent.select("entity", "point", "meter"), on=["entity", "point"], how="left"
     ).filter(~pl.col("metered") | pl.col("meter").is_not_null())  # fmt: skip
@@ -62,7 +70,7 @@ def silent_domains(
         onset=pl.col("time").filter("near").max(), first_silent_node=pl.col("node").filter("near").sort().first(),
     )  # fmt: skip
     population = judged.select("entity", "point").join(fed, on="entity").join(
-        nodes_known.rename({"entity": "node"}), on="node"
+        nodes.known.rename({"entity": "node"}), on="node"
     ).filter(pl.col("since").is_null() | (pl.col("since") <= pl.col("point")))  # fmt: skip
     known = population.group_by("entity", "point").agg(known=pl.len())
     share = pl.when("metered").then(rules.metered_share).otherwise(rules.unmetered_share)

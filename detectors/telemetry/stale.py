@@ -46,7 +46,13 @@ class StaleTelemetry:
     def keeps(self) -> pl.Schema:
         """One row per source (table, source, its last row, whether it was told silent) and per open plan."""
         return pl.Schema(
-            {"table": pl.String, "source": pl.String, "time": UTC_MICROSECONDS, "told": pl.Boolean, **PLAN_COLUMNS}
+            {
+                "table": pl.String(),
+                "source": pl.String(),
+                "time": UTC_MICROSECONDS,
+                "told": pl.Boolean(),
+                **PLAN_COLUMNS,
+            }
         )
 
     def detect(
@@ -55,59 +61,48 @@ class StaleTelemetry:
         carried = state.filter(pl.col("table").is_null()).select(PLAN_COLUMNS.names())
         plans = pl.concat([carried, windows(tables[Maintenance])])
         spread_plans = spread(plans, context.topology)
-        found, kept = [], []
-        longest = timedelta(0)
+        found, kept, limits = [], [], [timedelta(0)]
         for table in SAMPLED:
-            limit = self._limit(table, context)
-            longest = max(longest, limit)
+            interval_seconds = context.intervals_seconds.get(table.name, table.interval_seconds or 0.0)
+            limit = timedelta(seconds=max(self.silence_seconds, self.silence_intervals * interval_seconds))
+            limits.append(limit)
             before = state.filter(table=table.name).select("source", "time", "told")
-            said, after = _of_table(table, tables[table.schema], before, spread_plans, limit, context)
+            rows = tables[table.schema].select(time=table.time, source=table.source, told=pl.lit(False))
+            gaps, after = silences(rows, before, by=["source"], now=context.now, limit=limit)
+            gaps = _judged(gaps, spread_plans, limit)
+            said = _statements(gaps, table, limit, timedelta(seconds=interval_seconds))
             found.append(findings_frame(said, self.name, "telemetry_stale", "source"))
-            kept.append(after.with_columns(table=pl.lit(table.name)))
-        kept.append(still_needed(plans, context.now, longest))
+            kept.append(_told(after, gaps).with_columns(table=pl.lit(table.name)))
+        kept.append(still_needed(plans, context.now, max(limits)))
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
         return Detection(ordered(*found), after.sort(pl.all()))
 
-    def _limit(self, table: Table, context: Context) -> timedelta:
-        return timedelta(
-            seconds=max(self.silence_seconds, self.silence_intervals * _interval_seconds(table, context))
-        )
 
-
-def _interval_seconds(table: Table, context: Context) -> float:
-    return context.intervals_seconds.get(table.name, table.interval_seconds or 0.0)
-
-
-def _of_table(
-    table: Table, rows: pl.DataFrame, before: pl.DataFrame, plans: pl.DataFrame, limit: timedelta, context: Context
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Statements and state of one table's sources."""
-    seen = rows.select(time=table.time, source=table.source).with_columns(told=pl.lit(False))
-    gaps, after = silences(seen, before, by=["source"], now=context.now, limit=limit)
-    gaps = gaps.with_columns(
-        entity=pl.format("{}:{}", pl.lit(table.name), "source"),
-        at=pl.col("time") + limit,
-        first_bad_at=pl.col("time") + timedelta(seconds=_interval_seconds(table, context)),
-        threshold=pl.lit(limit.total_seconds()),
-        host=pl.col("source").str.split("/").list.first(),
-        severity=pl.lit("ticket"),
-        code=pl.lit("silent"),
-        last_row_at=pl.col("time"),
-    )
+def _judged(gaps: pl.DataFrame, plans: pl.DataFrame, limit: timedelta) -> pl.DataFrame:
+    """Silences with their deadline `at`, and whether maintenance of the source or its host meant them."""
+    gaps = gaps.with_columns(at=pl.col("time") + limit, host=pl.col("source").str.split("/").list.first())
     keys = {"node": "host", "pdu": "source", "cdu": "source", "switch": "source"}
-    gaps = gaps.with_columns(forgiven=forgiven(gaps, plans, keys, at="at", limit=limit) & ~gaps["told"])
-    meant = pl.col("forgiven")
-    begins = gaps.filter(~meant & ~pl.col("told")).with_columns(
-        evidence("last_row_at"), time=pl.col("at"), active=pl.lit(True), score=pl.lit(limit.total_seconds()),
-        action=pl.lit("open_ticket"),
-    )  # fmt: skip
-    ends = gaps.filter(~meant & pl.col("until").is_not_null()).with_columns(
-        silent_seconds=seconds(pl.col("until") - pl.col("time"))
-    ).with_columns(
-        evidence("last_row_at", "silent_seconds"), time=pl.col("until"), active=pl.lit(False), score=pl.col("silent_seconds"),
-    )  # fmt: skip
-    lasting = gaps.filter(pl.col("until").is_null())
-    after = after.join(lasting.filter(meant), on="source", how="anti").with_columns(
-        told=pl.col("source").is_in(lasting.filter(~meant)["source"].implode())
+    return gaps.with_columns(meant=forgiven(gaps, plans, keys, at="at", limit=limit) & ~gaps["told"])
+
+
+def _statements(gaps: pl.DataFrame, table: Table, limit: timedelta, interval: timedelta) -> pl.DataFrame:
+    silent = gaps.filter(~pl.col("meant")).with_columns(last_row_at="time")
+    begins = silent.filter(~pl.col("told")).with_columns(time="at", active=pl.lit(True), action=pl.lit("open_ticket"))
+    ends = silent.filter(pl.col("until").is_not_null()).with_columns(time="until", active=pl.lit(False))
+    return pl.concat([begins, ends], how="diagonal").with_columns(
+        evidence("last_row_at"),
+        entity=pl.format("{}:{}", pl.lit(table.name), "source"),
+        code=pl.lit("silent"),
+        severity=pl.lit("ticket"),
+        score=seconds(pl.col("time") - pl.col("last_row_at")),
+        threshold=pl.lit(limit.total_seconds()),
+        first_bad_at=pl.col("last_row_at") + interval,
     )
-    return pl.concat([begins, ends], how="diagonal"), after
+
+
+def _told(after: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The state with what has been told; a source that was meant to fall silent is forgotten until it speaks."""
+    lasting = gaps.filter(pl.col("until").is_null())
+    return after.join(lasting.filter("meant"), on="source", how="anti").with_columns(
+        told=pl.col("source").is_in(lasting.filter(~pl.col("meant"))["source"].implode())
+    )

@@ -136,7 +136,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(300)
     assert [worker.exitcode for worker in workers] == [0, 0]
     store = OperationsStore.open(sqlite_url(tmp_path), create=False)
     assert len(store.incidents(limit=None)) == 120

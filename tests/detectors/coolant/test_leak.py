@@ -19,11 +19,19 @@ HEALTHY = {
 
 
 def judge(*samples):
-    rows = [{"time": BEGAN + timedelta(seconds=second), "cdu": "cdu-00", **HEALTHY, **each} for second, each in enumerate(samples)]
+    rows = [
+        {"time": BEGAN + timedelta(seconds=second), "cdu": "cdu-00", **HEALTHY, **each}
+        for second, each in enumerate(samples)
+    ]
     loop = pl.DataFrame(rows, schema_overrides=TABLE_BY_NAME["coolant_loop"].columns, infer_schema_length=None)
-    missing = {name: pl.lit(None, dtype) for name, dtype in TABLE_BY_NAME["coolant_loop"].columns.items() if name not in loop.columns}
+    missing = {
+        name: pl.lit(None, dtype)
+        for name, dtype in TABLE_BY_NAME["coolant_loop"].columns.items()
+        if name not in loop.columns
+    }
     context = Context(now=BEGAN + timedelta(seconds=len(samples)), began=BEGAN, topology=TOPOLOGY)
-    return CoolantLeak().detect({CoolantLoop: loop.with_columns(**missing)}, pl.DataFrame(schema=CoolantLeak.keeps), context).findings  # fmt: skip
+    state = pl.DataFrame(schema=CoolantLeak.keeps)
+    return CoolantLeak().detect({CoolantLoop: loop.with_columns(**missing)}, state, context).findings
 
 
 def said(findings):

@@ -32,10 +32,11 @@ def judge(flow, first, second, *, rise=None, pumps=True, interval=1.0):
         for time, *shares in zip(times, first, second, strict=True)
         for pump, share in zip(("pump-1", "pump-2"), shares, strict=True)
     ]
+    nothing = pl.DataFrame(schema={"time": pl.Datetime("us", "UTC")})
     tables = {
         CoolantLoop: filled("coolant_loop", pl.DataFrame(loop)),
-        CoolantPump: filled("coolant_pump", pl.DataFrame(speeds if pumps else [], schema=None if pumps else {"time": pl.Datetime("us", "UTC")})),
-    }  # fmt: skip
+        CoolantPump: filled("coolant_pump", pl.DataFrame(speeds) if pumps else nothing),
+    }
     context = Context(now=times[-1] + timedelta(seconds=1), began=BEGAN, topology=TOPOLOGY)
     return PumpFailure().detect(tables, pl.DataFrame(schema=PumpFailure.keeps), context).findings
 

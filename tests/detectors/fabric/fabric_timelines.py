@@ -34,7 +34,8 @@ def judge(detector, rows):
     columns = TABLE_BY_SCHEMA[schema].columns
     given = pl.DataFrame(rows, schema_overrides=columns, infer_schema_length=None)
     frame = given.select(
-        pl.col(name).cast(dtype) if name in given.columns else pl.lit(None, dtype).alias(name) for name, dtype in columns.items()
+        pl.col(name).cast(dtype) if name in given.columns else pl.lit(None, dtype).alias(name)
+        for name, dtype in columns.items()
     ).sort("time")
     context = Context(now=frame["time"].max() + timedelta(seconds=1), began=BEGAN, topology=TOPOLOGY)
     return detector.detect({schema: frame}, pl.DataFrame(schema=detector.keeps), context).findings
@@ -42,4 +43,7 @@ def judge(detector, rows):
 
 def statements(findings):
     """(second, entity, active) of each finding."""
-    return [((time - BEGAN).total_seconds(), entity, active) for time, entity, active in findings.select("time", "entity", "active").rows()]
+    return [
+        ((time - BEGAN).total_seconds(), entity, active)
+        for time, entity, active in findings.select("time", "entity", "active").rows()
+    ]

@@ -8,7 +8,8 @@ STEADY = [-3.0] * 15
 def series(end, receive, transmit=None, number=0):
     transmit = transmit or [1.0] * len(receive)
     return [
-        lane(60 * minute, end, light, sent, number=number) for minute, (light, sent) in enumerate(zip(receive, transmit, strict=True))
+        lane(60 * minute, end, light, sent, number=number)
+        for minute, (light, sent) in enumerate(zip(receive, transmit, strict=True))
     ]
 
 

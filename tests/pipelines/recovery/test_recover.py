@@ -241,7 +241,7 @@ def test_two_workers_do_each_action_once_and_share_one_budget(
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(300)
     assert [worker.exitcode for worker in workers] == [0, 0]
     effects = list((tmp_path / "effects").iterdir())
     assert {file.stat().st_size for file in effects} == {1}
