@@ -60,7 +60,8 @@ def forgiven(
         return pl.repeat(False, rows.height, dtype=pl.Boolean, eager=True).alias("forgiven")
     touched = [
         rows.join(plans.filter(kind=kind), left_on=column, right_on="entity")
-        .filter(pl.col("starts_at") <= pl.col(at), pl.col("ends_at").is_null() | (pl.col("ends_at") > pl.col(at) - limit))
+        .filter(pl.col("starts_at") <= pl.col(at))
+        .filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > pl.col(at) - limit))
         .select("row_number")
         for kind, column in keys.items()
     ]  # fmt: skip

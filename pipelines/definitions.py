@@ -29,4 +29,6 @@ defs = dg.Definitions(
     resources={"workplace": workplace},
     # The steps of a run follow one another anyway, and a process for each would cost more than its work.
     executor=dg.in_process_executor,
+    # Everything a run says is in the UI; the terminal of `make ui` shows what goes wrong.
+    loggers={"console": dg.colored_console_logger.configured({"log_level": "ERROR"})},
 )

@@ -127,7 +127,7 @@ class Engine:
     def _recent(
         self, recent: Mapping[str, pl.DataFrame], released: Mapping[str, pl.DataFrame], sources: pl.DataFrame
     ) -> dict[str, pl.DataFrame]:
-        """Rows whose repeat would not be late, so that it is known as a repeat: as long as their source has not gone on."""
+        """Rows whose repeat would not be late, as long as their source has not gone on: so a repeat is known as one."""
         kept: dict[str, pl.DataFrame] = {}
         for table in TABLES:
             frames = [frames[table.name] for frames in (recent, released) if table.name in frames]

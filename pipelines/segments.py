@@ -1,13 +1,17 @@
 """Closing an hour: its live rows become one Parquet file per table, and old segments are dropped by retention.
 
-Safe at any point: a segment is written beside its final name and renamed, and only then one transaction takes the
-rows out of the live table and the file into the view. A file that no transaction knows is overwritten next time.
+Safe at any point: a segment is written beside its final name, forced to the disk and renamed, and only then one
+transaction takes the rows out of the live table and the file into the view. A file that no transaction knows is
+overwritten next time. Rows that come for an hour that is sealed stay live and are sealed as another part of it.
 """
 
+import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import duckdb
+import polars as pl
 
 from pipelines.telemetry_schema import STORED, span_views
 from pipelines.telemetry_store import TelemetryStore, transaction
@@ -30,46 +34,18 @@ class Sealed:
 
 
 def seal(store: TelemetryStore, before: datetime) -> tuple[Sealed, ...]:
-    """Seal every whole hour that ended at or before `before`.
-
-    Rows that the engine still holds back are in its state too; rows that come after their hour was sealed make one
-    more part of it. So a stream that ended long ago, or one that is behind, holds nobody up.
-    """
+    """Seal every whole hour that ended at or before `before`. Rows without a time go with the newest of these hours."""
     done: list[Sealed] = []
+    newest = before.replace(minute=0, second=0, microsecond=0) - HOUR
     with store.connected() as connection:
         for name, _ in STORED:
-            column = TIME_COLUMNS.get(name, "time")
+            hour_of = _hour_of(name)
             hours = connection.execute(
-                f"select distinct date_trunc('hour', {column}) as hour from live.{name} "
-                f"where hour + interval 1 hour <= ? order by 1",
-                [before],
+                f"select distinct {hour_of} as hour from live.{name} where hour <= $newest order by hour",
+                {"newest": newest},
             ).fetchall()
-            done.extend(_seal_hour(store, connection, name, hour) for (hour,) in hours)
+            done.extend(_seal_hour(store, connection, name, hour, newest) for (hour,) in hours)
     return tuple(done)
-
-
-def _seal_hour(store: TelemetryStore, connection: duckdb.DuckDBPyConnection, name: str, hour: datetime) -> Sealed:
-    column = TIME_COLUMNS.get(name, "time")
-    order = ", ".join((*CLUSTERED.get(name, ()), column))
-    count = connection.execute(
-        "select count(*) from segments where table_name = ? and hour = ?", [name, hour]
-    ).fetchone()
-    part = count[0] if count else 0
-    file = f"{name}/{hour:%Y-%m-%dT%H}.{part}.parquet"
-    target = store.segments / file
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_suffix(".writing")
-    rows = connection.sql(
-        f"select * from live.{name} where {column} >= ? and {column} < ? order by {order}",
-        params=[hour, hour + HOUR],
-    ).pl()
-    rows.write_parquet(beside, compression="zstd")
-    beside.rename(target)
-    with transaction(connection):
-        connection.execute("insert into segments values (?, ?, ?, ?)", [name, hour, file, rows.height])
-        connection.execute(f"delete from live.{name} where {column} >= ? and {column} < ?", [hour, hour + HOUR])
-        span_views(connection, store.segments)
-    return Sealed(name, hour, file, rows.height, target.stat().st_size)
 
 
 def drop_older(store: TelemetryStore, before: datetime) -> tuple[str, ...]:
@@ -84,3 +60,48 @@ def drop_older(store: TelemetryStore, before: datetime) -> tuple[str, ...]:
     for (file,) in old:
         (store.segments / file).unlink(missing_ok=True)
     return tuple(file for (file,) in old)
+
+
+def _hour_of(name: str) -> str:
+    """SQL: the hour a row belongs to. What has no time (a message that could not be read) belongs to $newest."""
+    return f"date_trunc('hour', coalesce({TIME_COLUMNS.get(name, 'time')}, $newest))"
+
+
+def _seal_hour(
+    store: TelemetryStore, connection: duckdb.DuckDBPyConnection, name: str, hour: datetime, newest: datetime
+) -> Sealed:
+    column = TIME_COLUMNS.get(name, "time")
+    order = ", ".join((*CLUSTERED.get(name, ()), column))
+    file = _next_part(connection, name, hour)
+    target = store.segments / file
+    chosen, parameters = f"{_hour_of(name)} = $hour", {"newest": newest, "hour": hour}
+    rows = connection.sql(f"select * from live.{name} where {chosen} order by {order}", params=parameters).pl()
+    _write(rows, target)
+    with transaction(connection):
+        connection.execute("insert into segments values (?, ?, ?, ?)", [name, hour, file, rows.height])
+        connection.execute(f"delete from live.{name} where {chosen}", parameters)
+        span_views(connection, store.segments)
+    return Sealed(name, hour, file, rows.height, target.stat().st_size)
+
+
+def _next_part(connection: duckdb.DuckDBPyConnection, name: str, hour: datetime) -> str:
+    found = connection.execute(
+        "select count(*) from segments where table_name = ? and hour = ?", [name, hour]
+    ).fetchone()
+    return f"{name}/{hour:%Y-%m-%dT%H}.{found[0] if found else 0}.parquet"
+
+
+def _write(rows: pl.DataFrame, target: Path) -> None:
+    """Whole or not at all, and on the disk before anybody relies on it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_suffix(".writing")
+    with beside.open("wb") as file:
+        rows.write_parquet(file, compression="zstd")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

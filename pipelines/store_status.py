@@ -1,6 +1,5 @@
 """What stands in the telemetry store, and whether it is as it should be: the questions behind counts and checks."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -10,7 +9,7 @@ import polars as pl
 from pipelines.telemetry_schema import STORED
 from pipelines.telemetry_store import TelemetryStore
 from schemas.admission import admit
-from schemas.tables import TABLE_BY_NAME, TABLES, Table
+from schemas.tables import TABLES, Table
 
 TIMES = {table.name: table.time for table in TABLES}
 
@@ -104,9 +103,6 @@ def recent_rows(
 
 
 def newest_of(connection: duckdb.DuckDBPyConnection, table: Table) -> datetime | None:
-    found = connection.execute(f"select max({table.time}) from {table.name}").fetchone()
-    return found[0] if found else None
-
-
-def tables_named(names: Iterable[str]) -> tuple[Table, ...]:
-    return tuple(TABLE_BY_NAME[name] for name in names)
+    # All rows of a result are fetched before the next query: DuckDB 2 refuses otherwise.
+    [(newest,)] = connection.execute(f"select max({table.time}) from {table.name}").fetchall()
+    return newest  # type: ignore[no-any-return]  # DuckDB gives Any; the column is a time

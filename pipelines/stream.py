@@ -84,7 +84,7 @@ class Stream:
                 state = engine.start(_earliest(arrival.batch))
             step = engine.step(state, arrival.batch)
             state = step.state
-            actions = self._respond(engine, step.incidents, state.now)
+            actions = self._respond(engine, state.correlation.incidents, state.now)
             unwritten.append(step)
             offsets = {**offsets, **arrival.offsets}
             if self._flush(unwritten, offsets, written):

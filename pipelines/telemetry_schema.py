@@ -27,7 +27,7 @@ class NewerStore(RuntimeError):
     """The file was written by a later version of hotspare."""
 
 
-class NotOurs(RuntimeError):  # noqa: N818  says what is so
+class NotOurs(RuntimeError):
     """A DuckDB file that holds something else."""
 
 
@@ -59,8 +59,8 @@ def _found(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, str 
         if tables:
             raise NotOurs(f"{path}: a DuckDB file of something else (it has {', '.join(sorted(tables)[:3])})")
         return 0, None
-    found = connection.execute("select version, segments from schema_version").fetchone()
-    version, folder = (0, None) if found is None else found
+    rows = connection.execute("select version, segments from schema_version").fetchall()  # to the end: DuckDB 2 insists
+    version, folder = rows[0] if rows else (0, None)
     if version > VERSION:
         raise NewerStore(f"{path}: of version {version}, this hotspare reads up to {VERSION}; update hotspare")
     return version, folder
@@ -75,7 +75,8 @@ def span_views(connection: duckdb.DuckDBPyConnection, segments: Path) -> None:
     for name, _ in STORED:
         view = f"create or replace view main.{name} as select * from live.{name}"
         if name in files:
-            view += f" union all by name select * from read_parquet([{_quoted(segments, files[name])}], union_by_name = true)"
+            paths = _quoted(segments, files[name])
+            view += f" union all by name select * from read_parquet([{paths}], union_by_name = true)"
         connection.execute(view)
 
 
@@ -98,7 +99,8 @@ def _first(connection: duckdb.DuckDBPyConnection) -> None:
         "create table engine_state (stream varchar primary key, began timestamptz, now timestamptz, correlation blob)"
     )
     connection.execute(
-        "create table segments (table_name varchar, hour timestamptz, file varchar, row_count bigint, primary key (file))"
+        "create table segments (table_name varchar, hour timestamptz, file varchar, row_count bigint, "
+        "primary key (file))"
     )
 
 

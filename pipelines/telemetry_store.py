@@ -19,9 +19,9 @@ import duckdb
 import polars as pl
 
 from detectors.contract import Detector
-from detectors.correlation_state import decode, encode
 from pipelines.engine import EngineState, Step
 from pipelines.telemetry_schema import NotOurs, migrate, up_to_date
+from pipelines.telemetry_state import drop_state, read_state, write_state
 from schemas.tables import TABLES
 
 Offsets = Mapping[tuple[str, int], int]
@@ -35,7 +35,7 @@ class StoreBusy(StoreUnavailable):
     """Another process held the file for the whole time we were willing to wait. Nothing was written."""
 
 
-class StreamMoved(StoreUnavailable):  # noqa: N818  says what is so; the command line prints it as one line
+class StreamMoved(StoreUnavailable):
     """Another process has written the stream since we read where it stood. Nothing was written."""
 
 
@@ -53,7 +53,7 @@ class TelemetryStore:
 
     @contextmanager
     def connected(self, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        """An open connection with the schema up to date, closed whatever happens. Raises StoreUnavailable, NewerStore."""
+        """A connection with the schema up to date, closed whatever happens. Raises StoreUnavailable, NewerStore."""
         connection = self._open(read_only=read_only)
         try:
             connection.execute("set timezone = 'UTC'")
@@ -72,36 +72,31 @@ class TelemetryStore:
             connection.close()
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-        if read_only and not self.path.exists():
-            raise StoreUnavailable(
-                f"{self.path}: no telemetry store there; `hotspare ingest` or `hotspare demo` makes one"
-            )
-        if self.path.is_dir():
-            raise StoreUnavailable(f"{self.path}: is a folder; store.telemetry names a file")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreUnavailable(f"{self.path}: its folder cannot be made: {error.strerror}") from None
+        self._look(read_only=read_only)
         deadline = time.monotonic() + self.busy_seconds
         while True:
             try:
                 return duckdb.connect(str(self.path), read_only=read_only)
-            except duckdb.IOException as error:
-                if "Could not set lock" not in str(error):
-                    raise StoreUnavailable(
-                        f"{self.path}: not a DuckDB file that can be opened ({_first_line(error)})"
-                    ) from None
-                if time.monotonic() >= deadline:
-                    raise StoreBusy(f"{self.path}: held by {_holder(error)}; waited {self.busy_seconds:g} s") from None
-                time.sleep(0.02)
-            except duckdb.ConnectionException:  # another thread of this process reads while we write, or the reverse
-                if time.monotonic() >= deadline:
-                    raise StoreBusy(
-                        f"{self.path}: held by another thread of process {os.getpid()}; waited {self.busy_seconds:g} s"
-                    ) from None
-                time.sleep(0.02)
             except duckdb.Error as error:
-                raise StoreUnavailable(f"{self.path}: {_first_line(error)}") from None
+                holder = _holder(error)
+                if holder is None:
+                    raise StoreUnavailable(f"{self.path}: cannot be opened by DuckDB ({_first_line(error)})") from None
+                if time.monotonic() >= deadline:
+                    raise StoreBusy(f"{self.path}: held by {holder}; waited {self.busy_seconds:g} s") from None
+                time.sleep(0.02)
+
+    def _look(self, *, read_only: bool) -> None:
+        """What DuckDB would say less clearly."""
+        if self.path.is_dir():
+            raise StoreUnavailable(f"{self.path}: is a folder; store.telemetry names a file")
+        if read_only and not self.path.exists():
+            raise StoreUnavailable(
+                f"{self.path}: no telemetry store there; `hotspare ingest` or `hotspare demo` makes one"
+            )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path}: its folder cannot be made: {error.strerror}") from None
 
     def flush(self, stream: str, steps: Sequence[Step], offsets: Offsets, since: Offsets | None = None) -> None:
         """Write steps of a stream, and how far its source was read, whole or not at all.
@@ -124,7 +119,7 @@ class TelemetryStore:
                     "insert or replace into offsets values (?, ?, ?, ?)", [stream, topic, partition, offset]
                 )
             if steps:
-                _write_state(connection, stream, steps[-1].state)
+                write_state(connection, stream, steps[-1].state)
 
     def offsets(self, stream: str) -> dict[tuple[str, int], int]:
         """Next offset to read of each topic partition of the stream."""
@@ -134,19 +129,7 @@ class TelemetryStore:
     def state(self, stream: str, detectors: tuple[Detector, ...]) -> EngineState | None:
         """Where the stream's last flush left off; None when there was none. A detector that is new begins empty."""
         with self.connected() as connection:
-            saved = connection.execute(
-                "select began, now, correlation from engine_state where stream = ?", [stream]
-            ).fetchone()
-            if saved is None:
-                return None
-            began, now, correlation = saved
-            frames = _read_frames(connection, stream)
-        return EngineState(
-            began=began, now=now, sources=frames["engine.sources"], pending=_by_table("pending", frames),
-            recent=_by_table("recent", frames),
-            detectors={detector.name: _kept(frames.get(detector.name), detector.keeps) for detector in detectors},
-            correlation=decode(correlation),
-        )  # fmt: skip
+            return read_state(connection, stream, detectors)
 
     def streams(self) -> dict[str, datetime]:
         """Every stream that was ever taken in, and the watermark it reached."""
@@ -158,15 +141,14 @@ class TelemetryStore:
     def forget(self, stream: str) -> None:
         """Drop a stream's state and progress; its rows and findings stay."""
         with self.connected() as connection, transaction(connection):
-            for name in _state_names(connection, stream):
-                connection.execute(f"drop table {_state_table(stream, name)}")
-            connection.execute("delete from engine_state where stream = ?", [stream])
+            drop_state(connection, stream)
             connection.execute("delete from offsets where stream = ?", [stream])
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
         """Rows of a read-only query over the views."""
         with self.connected(read_only=True) as connection:
-            return connection.sql(sql, params=parameters or []).pl()
+            found: pl.DataFrame = connection.sql(sql, params=parameters or []).pl()
+        return found
 
     def window(self, table: str, starts_at: datetime, ends_at: datetime) -> pl.DataFrame:
         """Rows of a telemetry table with starts_at <= time < ends_at, live and sealed."""
@@ -210,59 +192,12 @@ def _moved(stored: Offsets, since: Offsets) -> str | None:
     return f"where {gone[0][0]} {gone[0][1]} stood has been forgotten" if gone else None
 
 
-def _write_state(connection: duckdb.DuckDBPyConnection, stream: str, state: EngineState) -> None:
-    """The state's frames become tables that a person can read: state."<stream>|<detector>"."""
-    kept = {
-        f"{kind}.{name}": rows
-        for kind, tables in (("pending", state.pending), ("recent", state.recent))
-        for name, rows in tables.items()
-    }
-    frames = {**state.detectors, **kept, "engine.sources": state.sources}
-    for name, frame in frames.items():
-        connection.register("incoming", frame)
-        connection.execute(f"create or replace table {_state_table(stream, name)} as select * from incoming")
-        connection.unregister("incoming")
-    for name in _state_names(connection, stream) - set(frames):
-        connection.execute(f"drop table {_state_table(stream, name)}")
-    connection.execute(
-        "insert or replace into engine_state values (?, ?, ?, ?)",
-        [stream, state.began, state.now, encode(state.correlation)],
-    )
-
-
-def _read_frames(connection: duckdb.DuckDBPyConnection, stream: str) -> dict[str, pl.DataFrame]:
-    return {
-        name: connection.sql(f"select * from {_state_table(stream, name)}").pl()
-        for name in sorted(_state_names(connection, stream))
-    }
-
-
-def _by_table(kind: str, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """pending.gpu, pending.power, ... of the stored frames, by name of the table."""
-    return {table.name: frames[f"{kind}.{table.name}"] for table in TABLES if f"{kind}.{table.name}" in frames}
-
-
-def _state_names(connection: duckdb.DuckDBPyConnection, stream: str) -> set[str]:
-    rows = connection.execute(
-        "select table_name from duckdb_tables() where schema_name = 'state' and starts_with(table_name, ?)",
-        [f"{stream}|"],
-    ).fetchall()
-    return {name.removeprefix(f"{stream}|") for (name,) in rows}
-
-
-def _state_table(stream: str, name: str) -> str:
-    quoted = f"{stream}|{name}".replace('"', '""')
-    return f'state."{quoted}"'
-
-
-def _kept(frame: pl.DataFrame | None, keeps: pl.Schema) -> pl.DataFrame:
-    """The saved state as the detector wants it; another version of it kept something else and begins anew."""
-    if frame is None or set(frame.columns) != set(keeps):
-        return pl.DataFrame(schema=keeps)
-    return frame.select(keeps.names()).cast(dict(keeps))
-
-
-def _holder(error: Exception) -> str:
+def _holder(error: duckdb.Error) -> str | None:
+    """Who holds the file; None where the trouble is another."""
+    if isinstance(error, duckdb.ConnectionException):  # one thread of ours reads while another writes
+        return f"another thread of this process ({os.getpid()})"
+    if "Could not set lock" not in str(error):
+        return None
     found = re.search(r"held in (\S+) \(PID (\d+)\)", str(error))
     return f"{Path(found[1]).name} (process {found[2]})" if found else "another process"
 

@@ -67,6 +67,8 @@ def _typed(column: str, given: pl.DataType, wanted: pl.DataType) -> pl.Expr:
     value = pl.col(column)
     if given == wanted:
         return pl.when(value.is_finite()).then(value) if wanted.is_float() else value
+    if given.is_nested() != wanted.is_nested() or isinstance(given, pl.Struct):
+        return pl.lit(None, wanted).alias(column)  # a list where one value is wanted, or the other way round
     if wanted == UTC_MICROSECONDS:
         if given == pl.String:
             return value.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)

@@ -20,6 +20,8 @@ MEMORY = (
     "transmit_fallen_db",
 )  # fmt: skip
 OUTPUTS = ("stepped", "lost_db", "transmit_fallen_db", "receive_normal_dbm")
+PLACE = ("entity", "device", "port", "lane")
+LINK = ("whole", "peer", "peer_port")
 FAR = ("stepped", "transmit_fallen_db", "transmit_power_dbm")
 
 
@@ -72,21 +74,27 @@ class ContaminatedConnector:
             told.sort("entity", "time"), state.select("entity", "time", *MEMORY),
             inputs=("receive_power_dbm", "transmit_power_dbm"), memory=MEMORY, outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
-        lanes = pl.concat([state, walked], how="diagonal_relaxed")
-        tolerance_seconds = 5 * context.intervals_seconds.get("optic", 60.0)
-        received = with_link(walked.filter(pl.col("receive_power_dbm").is_not_null()), context.topology)
-        judged = beside_far_end(received, lanes, FAR, tolerance_seconds)
-        elsewhere = (pl.col("far_transmit_fallen_db") > self.transmit_db) | (pl.col("far_stepped") == 1)
-        judged = judged.with_columns(
-            grade=((pl.col("stepped") == 1) & ~elsewhere.fill_null(value=False)).cast(pl.Int64())
-        ).sort("entity", "time")
+        told_before = state.select(*PLACE, "time", *FAR)
+        lanes = pl.concat([told_before, walked.select(*PLACE, "time", *FAR)])
         changes, after = graded_levels(
-            judged, state.select(GRADE_COLUMNS.names()), for_seconds=self.for_seconds, clear_seconds=self.clear_seconds
-        )
-        wholes = beside_peers(fold(changes, with_link(state, context.topology)), walked)
-        last = lanes.group_by("entity").agg(pl.col("device", "port", "lane", "transmit_power_dbm").last())
+            self._judged(walked, lanes, context), state.select(GRADE_COLUMNS.names()),
+            for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
+        )  # fmt: skip
+        were_bad = with_link(state.filter("ticket_active"), context.topology)
+        wholes = beside_peers(fold(with_link(changes.drop(LINK), context.topology), were_bad), walked)
+        last = lanes.sort("entity", "time").unique("entity", keep="last").select(*PLACE, "transmit_power_dbm")
         kept = memory.join(last, on="entity", how="left").join(after, on="entity", how="left")
         return Detection(self._findings(wholes), kept.select(self.keeps.names()).sort("entity"))
+
+    def _judged(self, walked: pl.DataFrame, lanes: pl.DataFrame, context: Context) -> pl.DataFrame:
+        """Lit samples with their grade. Only where light has stepped down does the far end have to be asked."""
+        lit = walked.filter(pl.col("receive_power_dbm").is_not_null())
+        down = with_link(lit.filter(pl.col("stepped") == 1), context.topology)
+        asked = beside_far_end(down, lanes, FAR, 5 * context.intervals_seconds.get("optic", 60.0))
+        elsewhere = (pl.col("far_transmit_fallen_db") > self.transmit_db) | (pl.col("far_stepped") == 1)
+        grade = (~elsewhere.fill_null(value=False)).cast(pl.Int64())
+        up = lit.filter(pl.col("stepped") != 1).with_columns(grade=pl.lit(0, pl.Int64()))
+        return pl.concat([up, asked.with_columns(grade=grade)], how="diagonal").sort("entity", "time")
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         light, normal, before = sample["receive_power_dbm"], memory["receive_normal_dbm"], memory["before_dbm"]

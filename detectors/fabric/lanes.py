@@ -25,7 +25,9 @@ def beside_far_end(
 
     lanes: time, device, port, lane and the columns. What is older than the tolerance is null: unknown.
     """
-    far = lanes.sort("time").select(
+    asked = rows.select("lane", device="peer", port="peer_port").unique()
+    few = lanes.join(asked, on=["device", "port", "lane"], how="semi").sort("time")
+    far = few.select(
         "time", "lane", peer="device", peer_port="port", **{f"far_{column}": pl.col(column) for column in columns}
     )
     return rows.sort("time", maintain_order=True).join_asof(

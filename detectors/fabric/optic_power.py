@@ -15,20 +15,15 @@ from detectors.stats.scan import Arrays, scan
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
-MEMORY = (
+READINGS = ("receive_power_dbm", "transmit_power_dbm", "transmit_change_db")
+FIT = (
     "weight", "mean_hours", "mean_dbm", "mean_milliamps", "hours_hours", "hours_dbm", "hours_milliamps", "bend_dbm",
-    "receive_power_dbm", "slope_dbm", "path_loss_db", "stepped",
+    "slope_dbm", "stepped", "bias_milliamps_per_hour",
 )  # fmt: skip
 PLACE = ("entity", "device", "port", "lane")
 OUTPUTS = (
-    "weight",
-    "slope_db_per_hour",
-    "significance",
-    "fitted_dbm",
-    "fallen_db",
-    "bias_milliamps_per_hour",
-    "stepped",
-)
+    "weight", "slope_db_per_hour", "significance", "fitted_dbm", "fallen_db", "bias_milliamps_per_hour", "stepped",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +32,9 @@ class ReceivePowerTrend:
 
     What fails: the laser at the far end ages (its bias current rises to hold the light, then cannot), or the path's
     loss grows slowly. What it looks like: dBm on a slope, while neighbours stay. Formula: least squares of dBm over
-    hours with weights that forget with memory_hours, per lane; the fit restarts where the path's loss (Tx at the far
-    end less Rx; Rx alone where the far end is silent) jumps by more than jump_db between two samples, because a step
-    is a connector or a bend and no trend. A lane is bad (ticket) when
+    hours with weights that forget with memory_hours, per lane; the fit restarts where light jumps by more than
+    jump_db between two samples without the sender having jumped as much, because such a step is a connector or a bend
+    and no trend. A lane is bad (ticket) when
 
         slope / its standard error <= -significance,  the fit has fallen by at least fallen_db,
         and (fitted light - alarm) / -slope <= horizon_hours,
@@ -51,8 +46,8 @@ class ReceivePowerTrend:
     alarm: the module's own receive_power_alarm_low_dbm; alarm_low_dbm -8.9 where it tells none (400G 4x100G single
     mode, real capture, domain.md 4.4). horizon_hours 24: a working day to act. memory_hours 2: 120 samples a minute
     apart make 0.05 dB of noise a slope error below 0.01 dB/h. fallen_db 0.5 and significance 5: a day's swing of
-    temperature moves light by some 0.1 dB (an assumption). samples 8. jump_db 0.8: below any step of
-    fabric.contaminated_connector.
+    temperature moves light by some 0.1 dB (an assumption). samples 8. jump_db 1.0: the least step that
+    fabric.contaminated_connector takes for one.
 
     Cannot see: bias that rises while light still holds (it is in the evidence only), a fade of more than jump_db per
     sample, and on which side of the fibre the loss is.
@@ -63,7 +58,7 @@ class ReceivePowerTrend:
     memory_hours: float = 2.0
     significance: float = 5.0
     fallen_db: float = 0.5
-    jump_db: float = 0.8
+    jump_db: float = 1.0
     samples: float = 8.0
     resolution_db: float = 0.01
     for_seconds: float = 1.0
@@ -73,9 +68,9 @@ class ReceivePowerTrend:
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (Optic,)
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
-            "device": pl.String(), "port": pl.Int64(), "lane": pl.Int64(), **GRADE_COLUMNS, "time": UTC_MICROSECONDS,
-            "bias_milliamps_per_hour": pl.Float64(), **dict.fromkeys(MEMORY, pl.Float64()),
-            "transmit_time": UTC_MICROSECONDS, "transmit_power_dbm": pl.Float64(),
+            "device": pl.String(), "port": pl.Int64(), "lane": pl.Int64(), **GRADE_COLUMNS,
+            "time": UTC_MICROSECONDS, **dict.fromkeys(READINGS, pl.Float64()),
+            "lit_time": UTC_MICROSECONDS, **dict.fromkeys(FIT, pl.Float64()),
         }
     )  # fmt: skip
 
@@ -83,56 +78,66 @@ class ReceivePowerTrend:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: optic_degrading."""
-        tolerance_seconds = 5 * context.intervals_seconds.get("optic", 60.0)
-        rows = tables[Optic].with_columns(LANE)
-        sent = pl.concat(
-            [
-                state.select(*PLACE, time="transmit_time", transmit_power_dbm="transmit_power_dbm"),
-                rows.select(*PLACE, "time", "transmit_power_dbm"),
-            ]
-        ).filter(pl.col("transmit_power_dbm").is_not_null())
-        lit = with_link(rows.filter(pl.col("receive_power_dbm").is_not_null()), context.topology).drop("whole")
-        told = beside_far_end(lit, sent, ("transmit_power_dbm",), tolerance_seconds)
-        walked, memory = scan(
-            told.drop("peer", "peer_port").sort("entity", "time"),
-            state.select("entity", "time", *MEMORY).filter(pl.col("time").is_not_null()),
-            inputs=("receive_power_dbm", "bias_milliamps", "far_transmit_power_dbm"), memory=MEMORY, outputs=OUTPUTS,
-            step=self._step,
+        light = pl.col("receive_power_dbm", "transmit_power_dbm")
+        told = tables[Optic].filter(pl.any_horizontal(light.is_not_null())).with_columns(LANE).sort("entity", "time")
+        read, readings = scan(
+            told, state.select("entity", "time", *READINGS), inputs=("receive_power_dbm", "transmit_power_dbm"),
+            memory=READINGS, outputs=("receive_change_db", "transmit_change_db"), step=_changes,
         )  # fmt: skip
-        judged = walked.with_columns(
-            alarm_dbm=pl.col("receive_power_alarm_low_dbm").fill_null(self.alarm_low_dbm)
-        ).with_columns(hours_left=(pl.col("fitted_dbm") - pl.col("alarm_dbm")) / -pl.col("slope_db_per_hour"))
-        judged = judged.with_columns(grade=self._grade())
+        fit_before = state.filter(pl.col("lit_time").is_not_null()).select("entity", *FIT, time="lit_time")
+        walked, fit = scan(
+            self._beside_sender(read, state, context), fit_before,
+            inputs=("receive_power_dbm", "receive_change_db", "bias_milliamps", "far_transmit_change_db"), memory=FIT,
+            outputs=OUTPUTS, step=self._fit,
+        )  # fmt: skip
+        alarm = pl.col("receive_power_alarm_low_dbm").fill_null(self.alarm_low_dbm)
+        judged = walked.with_columns(alarm_dbm=alarm).with_columns(
+            hours_left=(pl.col("fitted_dbm") - pl.col("alarm_dbm")) / -pl.col("slope_db_per_hour")
+        )
         changes, after = graded_levels(
-            judged, state.select(GRADE_COLUMNS.names()), for_seconds=self.for_seconds, clear_seconds=self.clear_seconds
-        )
-        wholes = fold(with_link(changes, context.topology), with_link(state, context.topology))
-        lanes = pl.concat([state.filter(pl.col("time").is_not_null()), walked], how="diagonal_relaxed")
-        beside = beside_far_end(
-            beside_peers(wholes, walked), lanes, ("bias_milliamps_per_hour",), tolerance_seconds
+            judged.with_columns(grade=self._grade()), state.select(GRADE_COLUMNS.names()),
+            for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        slopes = lanes.group_by("entity").agg(pl.col("bias_milliamps_per_hour").last())
-        last_sent = sent.group_by("entity").agg(
-            transmit_time=pl.col("time").last(), transmit_power_dbm=pl.col("transmit_power_dbm").last()
+        were_bad = with_link(state.filter("ticket_active"), context.topology)
+        wholes = fold(with_link(changes, context.topology), were_bad)
+        slopes = pl.concat(
+            [
+                state.filter(pl.col("lit_time").is_not_null()).select(
+                    *PLACE, "bias_milliamps_per_hour", time="lit_time"
+                ),
+                walked.select(*PLACE, "bias_milliamps_per_hour", "time"),
+            ]
         )
-        places = pl.concat([state.select(PLACE), rows.select(PLACE)]).unique()
-        kept = places.filter(pl.col("entity").is_in(pl.concat([memory["entity"], last_sent["entity"]]).implode()))
-        for more in (memory, slopes, last_sent, after):
+        beside = beside_far_end(
+            beside_peers(wholes, walked), slopes, ("bias_milliamps_per_hour",), _tolerance_seconds(context)
+        )
+        kept = pl.concat([state.select(PLACE), read.select(PLACE)]).unique()
+        for more in (readings, fit.rename({"time": "lit_time"}), after):
             kept = kept.join(more, on="entity", how="left")
         return Detection(self._findings(beside), kept.select(self.keeps.names()).sort("entity"))
 
-    def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
+    def _beside_sender(self, read: pl.DataFrame, state: pl.DataFrame, context: Context) -> pl.DataFrame:
+        """Lit samples; those that jumped with how the sender at the far end has just changed."""
+        lit = read.filter(pl.col("receive_power_dbm").is_not_null())
+        jumped = (pl.col("receive_change_db").abs() > self.jump_db).fill_null(value=False)
+        columns = (*PLACE, "time", "transmit_change_db")
+        lanes = pl.concat([state.select(columns), read.select(columns)])
+        asked = beside_far_end(
+            with_link(lit.filter(jumped), context.topology), lanes, ("transmit_change_db",), _tolerance_seconds(context)
+        ).drop("whole", "peer", "peer_port")
+        return pl.concat([lit.filter(~jumped), asked], how="diagonal").sort("entity", "time")
+
+    def _fit(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         """Weighted least squares one sample later; hours are counted back from the newest sample."""
-        loss = sample["far_transmit_power_dbm"] - sample["receive_power_dbm"]
         light, bias, hours = sample["receive_power_dbm"], sample["bias_milliamps"], sample["elapsed_seconds"] / 3600
-        jump = memory["path_loss_db"] - loss
-        jump = np.where(np.isnan(jump), light - memory["receive_power_dbm"], jump)
+        jump = sample["receive_change_db"] - np.nan_to_num(sample["far_transmit_change_db"])
         fresh = np.isnan(hours) | (np.abs(jump) > self.jump_db)
-        stepped = np.where(np.isnan(memory["stepped"]), 0.0, memory["stepped"])
-        stepped = np.where(jump < -self.jump_db, 1.0, np.where(jump > self.jump_db, 0.0, stepped))
+        stepped = np.where(
+            jump < -self.jump_db, 1.0, np.where(jump > self.jump_db, 0.0, np.nan_to_num(memory["stepped"]))
+        )
         hours = np.nan_to_num(hours)
         kept = np.where(fresh, 0.0, self.memory_hours / (self.memory_hours + hours))
-        old = {name: np.where(fresh, 0.0, np.nan_to_num(memory[name])) for name in MEMORY}
+        old = {name: np.where(fresh, 0.0, np.nan_to_num(memory[name])) for name in FIT}
         weight = kept * old["weight"] + 1
         from_mean_hours = hours - old["mean_hours"]
         from_mean_dbm = np.where(fresh, 0.0, light - old["mean_dbm"])
@@ -145,7 +150,7 @@ class ReceivePowerTrend:
         mean_hours = np.where(fresh, 0.0, old["mean_hours"] - hours + from_mean_hours / weight)
         hours_hours = kept * old["hours_hours"] - np.where(fresh, 0.0, from_mean_hours * mean_hours)
         hours_dbm = kept * old["hours_dbm"] + np.where(fresh, 0.0, from_mean_hours * (light - mean_dbm))
-        slope_dbm = np.where(fresh, np.nan, light - memory["receive_power_dbm"])
+        slope_dbm = np.where(fresh, np.nan, sample["receive_change_db"])
         bend = np.nan_to_num(slope_dbm - np.where(fresh, np.nan, memory["slope_dbm"]))
         bend_dbm = kept * old["bend_dbm"] + bend * bend
         hours_milliamps = kept * old["hours_milliamps"] + np.where(
@@ -158,8 +163,8 @@ class ReceivePowerTrend:
         return {
             "weight": weight, "mean_hours": mean_hours, "mean_dbm": mean_dbm, "mean_milliamps": mean_milliamps,
             "hours_hours": hours_hours, "hours_dbm": hours_dbm, "hours_milliamps": hours_milliamps,
-            "bend_dbm": bend_dbm, "receive_power_dbm": light, "slope_dbm": slope_dbm, "path_loss_db": loss,
-            "stepped": stepped,
+            "bend_dbm": bend_dbm, "slope_dbm": slope_dbm, "stepped": stepped,
+            "bias_milliamps_per_hour": hours_milliamps / spread,
         }, {
             "weight": weight, "slope_db_per_hour": slope, "significance": slope / error,
             "fitted_dbm": mean_dbm - slope * mean_hours, "fallen_db": -slope * np.sqrt(12 * spread / weight),
@@ -193,3 +198,18 @@ class ReceivePowerTrend:
             )
         )  # fmt: skip
         return ordered(findings_frame(rows, self.name, "optic_degrading", "link"))
+
+
+def _changes(memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
+    """What light received and sent has changed by since the last reading of each; held where there is none."""
+    received, sent = sample["receive_power_dbm"], sample["transmit_power_dbm"]
+    change = np.where(np.isnan(sent), memory["transmit_change_db"], sent - memory["transmit_power_dbm"])
+    return {
+        "receive_power_dbm": np.where(np.isnan(received), memory["receive_power_dbm"], received),
+        "transmit_power_dbm": np.where(np.isnan(sent), memory["transmit_power_dbm"], sent),
+        "transmit_change_db": change,
+    }, {"receive_change_db": received - memory["receive_power_dbm"], "transmit_change_db": change}
+
+
+def _tolerance_seconds(context: Context) -> float:
+    return 5 * context.intervals_seconds.get("optic", 60.0)

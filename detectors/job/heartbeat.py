@@ -57,7 +57,8 @@ class MissedHeartbeats:
         """
         return pl.Schema(
             {
-                "row": pl.String(), "id": pl.String(), "time": UTC_MICROSECONDS, "job": pl.String(), "suspect": pl.Boolean(),
+                "row": pl.String(), "id": pl.String(), "time": UTC_MICROSECONDS, "job": pl.String(),
+                "suspect": pl.Boolean(),
                 "dead": pl.Boolean(), "since": UTC_MICROSECONDS, **PLAN_COLUMNS,
             }
         )  # fmt: skip

@@ -56,7 +56,8 @@ class Straggler:
         """Per rank its last reported step; the reports of steps not yet judged; per rank ever bad its run and level."""
         return pl.Schema(
             {
-                "row": pl.String(), **LEVEL_COLUMNS, "job": pl.String(), "step": pl.Int64(), "compute_seconds": pl.Float64(),
+                "row": pl.String(), **LEVEL_COLUMNS, "job": pl.String(), "step": pl.Int64(),
+                "compute_seconds": pl.Float64(),
                 "streak": pl.Int64(), "since": UTC_MICROSECONDS,
             }
         )  # fmt: skip

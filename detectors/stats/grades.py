@@ -22,7 +22,10 @@ def graded_levels(
     samples: entity, time, grade (0 good, 1 ticket, 2 page; null says nothing) and evidence; sorted by time within
     each entity. state: GRADE_COLUMNS. Returns the rows at which the grade that holds changed, with grade (what now
     holds), was (what held before), active, severity and first_bad_at (of the level, in whatever grade); and the state.
+    Who was never bad has no state, so that hundreds of thousands of good lanes cost nothing.
     """
+    state = state.filter(pl.col("ticket_bad").is_not_null())
+    samples = _worth_telling(samples, state)
     ticket, ticket_state = _at_least(1, samples, state, for_seconds=for_seconds, clear_seconds=clear_seconds)
     page, page_state = _at_least(2, samples, state, for_seconds=for_seconds, clear_seconds=clear_seconds)
     after = ticket_state.join(page_state, on="entity", how="full", coalesce=True).select(GRADE_COLUMNS.names())
@@ -53,6 +56,15 @@ def graded_levels(
     return changes, after.cast(GRADE_COLUMNS).sort("entity")
 
 
+def _worth_telling(samples: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
+    """Samples of entities with a state, and of the others from their first bad one on."""
+    bad = samples.filter(pl.col("grade") > 0)["entity"]
+    known = pl.col("entity").is_in(state["entity"].implode())
+    some = samples.filter(known | pl.col("entity").is_in(bad.unique().implode()))
+    seen_bad = (pl.col("grade") > 0).fill_null(value=False).cum_max().over("entity")
+    return some.filter(known | seen_bad)
+
+
 def severity_of(grade: pl.Expr, was: pl.Expr) -> pl.Expr:
     """The severity of a statement; an end keeps that of the level which it ends."""
     spoken_of = pl.when(grade > 0).then(grade).otherwise(was)
@@ -66,10 +78,14 @@ def fold(changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     as they were before the batch. Returns the rows of the parts that changed their whole, with grade, was, active,
     severity and first_bad_at of the whole, entity being the whole and part the part that speaks for it.
     """
-    held = before.group_by("whole").agg(
-        tickets_before=pl.col("ticket_active").fill_null(value=False).sum().cast(pl.Int64()),
-        pages_before=pl.col("page_active").fill_null(value=False).sum().cast(pl.Int64()),
-        since_before=pl.col("ticket_first_bad_at").filter(pl.col("ticket_active")).min(),
+    held = (
+        before.filter("ticket_active")
+        .group_by("whole")
+        .agg(
+            tickets_before=pl.col("ticket_active").fill_null(value=False).sum().cast(pl.Int64()),
+            pages_before=pl.col("page_active").fill_null(value=False).sum().cast(pl.Int64()),
+            since_before=pl.col("ticket_first_bad_at").filter(pl.col("ticket_active")).min(),
+        )
     )
     speaking = changes.sort("whole", "time", "grade", "entity", descending=[False, False, True, False])
     moved = (

@@ -39,20 +39,30 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
     if rows.is_empty():
         nothing = (pl.lit(None, pl.Float64()).alias(name) for name in ("elapsed_seconds", *outputs))
         return rows.with_columns(nothing), before
-    rows = rows.join(before.select("entity", before_time="time"), on="entity", how="left", maintain_order="left")
-    previous = pl.col("time").shift(1).over("entity").fill_null(pl.col("before_time"))
-    rows = rows.with_columns(
+    kept = before.join(rows.select("entity").unique(), on="entity", how="full", coalesce=True).sort("entity")
+    place = rows.join(
+        kept.select("entity", before_time="time").with_row_index("place"),
+        on="entity",
+        how="left",
+        maintain_order="left",
+    )
+    # Rows are sorted, so the row before is the entity's own or the entity is new: no grouping is needed.
+    again = pl.col("place") == pl.col("place").shift(1)
+    previous = pl.when(again).then(pl.col("time").shift(1)).otherwise("before_time")
+    number = pl.int_range(pl.len())
+    place = place.select(
+        "place",
         elapsed_seconds=(pl.col("time") - previous).dt.total_microseconds() / 1e6,
-        tick=pl.int_range(pl.len()).over("entity"),
-    ).drop("before_time")
-    entities = pl.concat([before["entity"], rows["entity"]]).unique().sort()
-    kept = pl.DataFrame({"entity": entities}).join(before, on="entity", how="left", maintain_order="left")
+        tick=number - pl.when(again).then(None).otherwise(number).forward_fill(),
+        last=~again.shift(-1, fill_value=False),
+    )
+    rows = rows.with_columns(place["elapsed_seconds"])
     held = {name: _floats(kept[name]) for name in memory}
-    place = entities.search_sorted(rows["entity"]).to_numpy()
     samples = {name: _floats(rows[name]) for name in (*inputs, "elapsed_seconds")}
     told = {name: np.full(rows.height, np.nan) for name in outputs}
-    for chosen in _by_tick(rows["tick"].to_numpy()):
-        at = place[chosen]
+    places = place["place"].to_numpy()
+    for chosen in _by_tick(place["tick"].to_numpy()):
+        at = places[chosen]
         after, said = step(
             {name: values[at] for name, values in held.items()},
             {name: values[chosen] for name, values in samples.items()},
@@ -61,14 +71,14 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
             held[name][at] = values
         for name, values in said.items():
             told[name][chosen] = values
-    walked = rows.drop("tick").with_columns(pl.Series(name, values).fill_nan(None) for name, values in told.items())
-    last = rows.group_by("entity").agg(last=pl.col("time").last())
-    after_frame = kept.join(last, on="entity", how="left", maintain_order="left").select(
+    walked = rows.with_columns(pl.Series(name, values).fill_nan(None) for name, values in told.items())
+    last = rows.filter(place["last"]).select("entity", last="time")
+    remembered = kept.join(last, on="entity", how="left", maintain_order="left").select(
         "entity",
         pl.coalesce("last", "time").cast(UTC_MICROSECONDS).alias("time"),
         *(pl.Series(name, held[name]).fill_nan(None).alias(name) for name in memory),
     )
-    return walked, after_frame
+    return walked, remembered
 
 
 def toward(normal: Floats, value: Floats, weight: Floats) -> Floats:

@@ -60,6 +60,5 @@ def watermark_of_sources(
     medians = newest.filter(pl.col("table").is_in(often)).group_by("table").agg(pl.col("newest").median())["newest"]
     if medians.is_empty():
         return None
-    front = medians.max()
-    slowest = medians.filter(medians > front - IDLE).min()
-    return slowest - allowed if isinstance(slowest, datetime) else None
+    fronts: list[datetime] = medians.to_list()
+    return min(front for front in fronts if front > max(fronts) - IDLE) - allowed
