@@ -66,3 +66,19 @@ def forgiven(
         for kind, column in keys.items()
     ]  # fmt: skip
     return rows.select(forgiven=pl.col("row_number").is_in(pl.concat(touched)["row_number"].implode()))["forgiven"]
+
+
+def forgiven_links(
+    judged: pl.DataFrame, plans: pl.DataFrame, topology: Topology, *, at: str, limit: timedelta
+) -> pl.Series:
+    """The same for rows whose `entity` is a link: a plan over it, over a device at either end, or over its host."""
+    ends = judged.select("entity", at).join(
+        topology.links.select(
+            "a", "b", entity="cable", a_node=pl.col("a").str.split("/").list.first(),
+            b_node=pl.col("b").str.split("/").list.first(),
+        ),
+        on="entity", how="left", maintain_order="left",
+    )  # fmt: skip
+    ours = [{"link": "entity", "node": "a_node", "switch": "a"}, {"cable": "entity", "node": "b_node", "switch": "b"}]
+    one, other = (forgiven(ends, plans, keys, at=at, limit=limit) for keys in ours)
+    return one | other

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipelines.sources.contract import Arrival, Offsets, Source, SourceError
 from schemas.topology import Topology
 
-WINDOW_SECONDS = 60
+WINDOW_SECONDS = 120
 
 
 def speed_of(text: str) -> float | None:
@@ -24,7 +24,7 @@ def speed_of(text: str) -> float | None:
 
 def window_seconds(speed: float | None) -> int:
     """How much event time goes into one arrival, so that about one comes each second."""
-    return WINDOW_SECONDS if speed is None else max(1, min(WINDOW_SECONDS, round(speed)))
+    return WINDOW_SECONDS if speed is None else max(1, min(60, round(speed)))
 
 
 @dataclass(frozen=True, kw_only=True)

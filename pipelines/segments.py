@@ -85,10 +85,11 @@ def _seal_hour(
 
 
 def _next_part(connection: duckdb.DuckDBPyConnection, name: str, hour: datetime) -> str:
-    found = connection.execute(
+    # Fetched to the end: DuckDB 2 refuses the next query otherwise.
+    [(parts,)] = connection.execute(
         "select count(*) from segments where table_name = ? and hour = ?", [name, hour]
-    ).fetchone()
-    return f"{name}/{hour:%Y-%m-%dT%H}.{found[0] if found else 0}.parquet"
+    ).fetchall()
+    return f"{name}/{hour:%Y-%m-%dT%H}.{parts}.parquet"
 
 
 def _write(rows: pl.DataFrame, target: Path) -> None:

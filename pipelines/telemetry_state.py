@@ -32,10 +32,12 @@ def read_state(
     connection: duckdb.DuckDBPyConnection, stream: str, detectors: tuple[Detector, ...]
 ) -> EngineState | None:
     """Where the stream's last flush left off; None when there was none. A detector that is new begins empty."""
-    saved = connection.execute("select began, now, correlation from engine_state where stream = ?", [stream]).fetchone()
-    if saved is None:
+    saved = connection.execute(
+        "select began, now, correlation from engine_state where stream = ?", [stream]
+    ).fetchall()  # to the end: DuckDB 2 refuses the next query otherwise
+    if not saved:
         return None
-    began, now, correlation = saved
+    began, now, correlation = saved[0]
     names = sorted(_names(connection, stream))
     frames = {name: connection.sql(f"select * from {_table(stream, name)}").pl() for name in names}  # noqa: S608 quoted
     pending = {table.name: _kept(frames.get(f"pending.{table.name}"), table.columns) for table in TABLES}

@@ -72,12 +72,15 @@ def _run() -> int:
     home.mkdir(parents=True, exist_ok=True)
     workplace.settings.dagster.drop_folder.mkdir(parents=True, exist_ok=True)
     (home / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
+    (home / ".nux").mkdir(exist_ok=True)
+    (home / ".nux" / "nux.yaml").write_text("seen: 1\n", "utf-8")  # or the first page asks for an e-mail address
     environment = os.environ | {
         "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1", "PYTHONWARNINGS": "ignore",
         SINCE_VARIABLE: simulated_since(workplace).isoformat(),
     }  # fmt: skip
     sys.stdout.write(f"hotspare: starting the Dagster UI on http://localhost:{port}, please wait\n")
-    _end_leftover_runs(environment)
+    if (home / "history").exists():
+        _end_leftover_runs(environment)
     return _serve(port, environment, workplace)
 
 
@@ -129,14 +132,16 @@ def _serve(port: int, environment: Mapping[str, str], workplace: Workplace) -> i
     """Dagster in a process group of its own; a signal to us is passed on once, and nothing of the group survives us."""
     command = [
         sys.executable, "-m", "dagster", "dev", "--module-name", "pipelines.definitions", "--host", "127.0.0.1",
-        "--port", str(port), "--log-level", "warning", "--code-server-log-level", "error",
+        "--port", str(port), "--log-level", "error", "--code-server-log-level", "error",
     ]  # fmt: skip
-    child = subprocess.Popen(command, env=dict(environment), start_new_session=True)  # noqa: S603  our own words
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, stop)
+    # Set before the child begins, so that neither of us inherits a shell's wish that Ctrl-C be ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    child = subprocess.Popen(command, env=dict(environment), start_new_session=True)  # noqa: S603  our own words
     try:
         _wait_until_open(port, child)
         sys.stdout.write(_greeting(port, workplace))
@@ -146,8 +151,8 @@ def _serve(port: int, environment: Mapping[str, str], workplace: Workplace) -> i
         sys.stdout.write("\nhotspare: stopping\n")
         return 0
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         _stop(child)
 
 

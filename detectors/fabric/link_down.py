@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 
 import dataframely as dy
@@ -10,9 +11,12 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link
 from detectors.levels import LEVEL_COLUMNS, levels
+from detectors.planned import PLAN_COLUMNS, forgiven_links, spread, still_needed, windows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
+from schemas.job import Maintenance
 
+PLAN = {f"plan_{column}": column for column in PLAN_COLUMNS}
 END_COLUMNS = pl.Schema({"state": pl.String(), "said_at": UTC_MICROSECONDS, "down_since": UTC_MICROSECONDS})
 
 
@@ -28,7 +32,8 @@ class LinkDown:
 
     down_seconds 25: GPUd counts an outage from there; shorter ones are retraining and the business of
     fabric.link_flap. silent_intervals 4: the house rule for silence. A port that no cable is known for speaks only
-    after it has been active, because an empty port is down for ever.
+    after it has been active, because an empty port is down for ever. A link that is down while its cable, a device
+    at either end or the host behind it is in maintenance was meant to be: that time is not counted.
 
     Cannot see: a link that is up and useless (fabric.bit_errors), or one whose both ends are silent.
     """
@@ -37,12 +42,13 @@ class LinkDown:
     silent_intervals: float = 4.0
 
     name: ClassVar[str] = "fabric.link_down"
-    reads: ClassVar[tuple[type[dy.Schema], ...]] = (FabricPort,)
+    reads: ClassVar[tuple[type[dy.Schema], ...]] = (FabricPort, Maintenance)
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
             **LEVEL_COLUMNS,
             "known": pl.Boolean(),
             **{f"{end}_{column}": dtype for end in "ab" for column, dtype in END_COLUMNS.items()},
+            **{f"plan_{column}": dtype for column, dtype in PLAN_COLUMNS.items()},
         }
     )
 
@@ -51,8 +57,11 @@ class LinkDown:
     ) -> Detection:
         """Findings on links: link_down."""
         silent_seconds = self.silent_intervals * context.intervals_seconds.get("fabric_port", 30.0)
+        grace = timedelta(seconds=self.down_seconds)
+        planned, state = state.filter(pl.col("plan_kind").is_not_null()), state.filter(pl.col("plan_kind").is_null())
+        plans = pl.concat([planned.select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
         rows = _by_link(tables[FabricPort].filter(pl.col("state").is_not_null()), context)
-        carried = state.drop(*(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
+        carried = state.drop(*PLAN, *(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
         rows = pl.concat([carried.with_columns(carried=True), rows.with_columns(carried=False)], how="diagonal").sort(
             "entity", "carried", "time", descending=[False, True, False]
         )
@@ -60,14 +69,18 @@ class LinkDown:
             known=pl.col("known").cast(pl.Int8).cum_max().over("entity").cast(pl.Boolean())
         )
         rows = rows.with_columns(bad=_verdict(pl.duration(microseconds=round(silent_seconds * 1e6))))
+        meant = forgiven_links(rows, spread(plans, context.topology), context.topology, at="time", limit=grace)
+        rows = rows.with_columns(bad=pl.when(~(meant & pl.col("bad"))).then("bad"))
         changes, level = levels(rows.filter(~pl.col("carried")), _told(state), for_seconds=self.down_seconds)
         ends = rows.group_by("entity").agg(
             pl.col("known").last(),
             pl.col("time").last().alias("last_time"),
             *(pl.col(f"{end}_{column}").last() for end in "ab" for column in END_COLUMNS),
         )
-        after = ends.join(level, on="entity", how="left").with_columns(time="last_time")
-        return Detection(self._findings(changes), after.select(self.keeps.names()).sort("entity"))
+        links = ends.join(level, on="entity", how="left").with_columns(time="last_time").drop("last_time")
+        lasting = still_needed(plans, context.now, grace).rename({name: column for column, name in PLAN.items()})
+        after = pl.concat([pl.DataFrame(schema=self.keeps), links, lasting], how="diagonal").select(self.keeps.names())
+        return Detection(self._findings(changes), after.sort("entity", *PLAN))
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         since = pl.min_horizontal("a_down_since", "b_down_since")

@@ -40,10 +40,11 @@ def fault_of(detector):
 def first_in_time(stream, findings):
     """When the first statement was made that an [[expect]] of the scenario waits for, if it was in time."""
     for expect in stream.expects:
-        onset = min(stream.onsets[root] for root in expect.roots)
-        earliest, latest = onset, onset + timedelta(seconds=expect.detected_within_seconds or 0)
         if expect.between:
             earliest, latest = (stream.began + timedelta(seconds=second) for second in expect.between)
+        else:
+            earliest = min(stream.onsets[root] for root in expect.roots)
+            latest = earliest + timedelta(seconds=expect.detected_within_seconds)
         right = (pl.col("cause") == expect.cause) & pl.col("entity").is_in(expect.roots) & pl.col("active")
         said = findings.filter(right & pl.col("time").is_between(earliest, latest))
         if said.height:

@@ -80,7 +80,18 @@ def scenario_of(name: str) -> Scenario:
 def stream_of(name: str, seconds: int | None = None) -> Stream:
     """The scenario's stream, cut short after so many seconds."""
     scenario = scenario_of(name)
-    return _simulated(replace(scenario, duration_seconds=seconds or scenario.duration_seconds))
+    stream = _simulated(replace(scenario, duration_seconds=seconds or scenario.duration_seconds))
+    return power_braked(stream) if name == "power_brake" else stream
+
+
+def power_braked(stream: Stream) -> Stream:
+    """Bit 0x80 of n00003/2 from second 120 on: the simulator has no fault that pulls the power brake."""
+    braked = (
+        (pl.col("node") == "n00003") & (pl.col("gpu") == 2) & (pl.col("time") >= stream.began + timedelta(seconds=120))
+    )
+    reasons = pl.when(braked).then(pl.col("clocks_event_reasons") | 0x80).otherwise("clocks_event_reasons")
+    gpu = stream.tables["gpu"].with_columns(clocks_event_reasons=reasons)
+    return replace(stream, tables={**stream.tables, "gpu": gpu})
 
 
 def _simulated(scenario: Scenario) -> Stream:

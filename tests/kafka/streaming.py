@@ -2,14 +2,13 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 
 from detectors.contract import Detector
 from pipelines.operations_store import OperationsStore
@@ -17,7 +16,7 @@ from pipelines.settings import KafkaSettings, LimitSettings, Settings
 from pipelines.sources.choose import scenario_source
 from pipelines.sources.contract import Source
 from pipelines.sources.kafka import KafkaSource
-from pipelines.sources.kafka_sink import create_topics, send
+from pipelines.sources.kafka_sink import send
 from pipelines.stream import Responder, Stream, Tally
 from pipelines.telemetry_schema import STORED
 from pipelines.telemetry_store import TelemetryStore
@@ -58,7 +57,13 @@ class Place:
 
 
 def _toml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int | float) else f'"{value}"'
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+        if isinstance(value, int | float)
+        else f'"{value}"'
+    )
 
 
 def place(broker: Broker, folder: Path, **kafka: Any) -> Place:
@@ -78,8 +83,10 @@ def send_scenario(chosen: Scenario, kafka: KafkaSettings, window_seconds: int = 
     return send(simulate(chosen, topology, window_seconds=window_seconds), topology, kafka, lambda *_: None)
 
 
-def kafka_source(kafka: KafkaSettings, topology: Topology, *, batch: int = 5000, **more: Any) -> KafkaSource:
-    limits = LimitSettings(batch_messages_maximum=batch)
+def kafka_source(
+    kafka: KafkaSettings, topology: Topology, *, batch: int = 5000, message_bytes_maximum: int = 2**24, **more: Any
+) -> KafkaSource:
+    limits = LimitSettings(batch_messages_maximum=batch, message_bytes_maximum=message_bytes_maximum)
     return KafkaSource(settings=kafka, limits=limits, formats={}, topology=topology, **more)
 
 
@@ -123,27 +130,36 @@ def incidents(folder: Path) -> list[tuple[Any, ...]]:
     operations = OperationsStore.open(folder / "operations.sqlite")
     try:
         return sorted(
-            (one.id, one.cause, one.roots, one.members, one.state, one.severity, one.starts_at, one.detected_at, one.ends_at)
+            (
+                one.id,
+                one.cause,
+                one.roots,
+                one.members,
+                one.state,
+                one.severity,
+                one.starts_at,
+                one.detected_at,
+                one.ends_at,
+            )
             for one in operations.incidents()
         )
     finally:
         operations.close()
 
 
-def produce(kafka: KafkaSettings, table: str, messages: Iterable[Mapping[str, Any] | bytes | None]) -> None:
-    """Send messages (value, or keyword arguments of KafkaProducer.send) to a table's topic, made if it is missing."""
-    with suppress(Exception):
-        create_topics(kafka)
-    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all") as client:
-        futures = [
-            client.send(f"{kafka.topic_prefix}{table}", **(one if isinstance(one, Mapping) else {"value": one}))
-            for one in messages
-        ]
+def produce(
+    kafka: KafkaSettings, table: str, messages: Iterable[Mapping[str, Any] | bytes | None], **options: Any
+) -> None:
+    """Send messages (value, or keyword arguments of KafkaProducer.send) to one topic, made if it is missing."""
+    topic = f"{kafka.topic_prefix}{table}"
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        if topic not in admin.list_topics():
+            admin.create_topics({topic: {"num_partitions": kafka.partitions}}, wait_for_metadata=True)
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all", **options) as client:
+        futures = [client.send(topic, **(one if isinstance(one, Mapping) else {"value": one})) for one in messages]
         for future in futures:
             future.get(10)
 
 
 def frames(folder: Path, query: str) -> pl.DataFrame:
     return TelemetryStore(folder / "telemetry.duckdb").query(query)
-
-

@@ -34,6 +34,19 @@ def instance():
         yield found
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """An instance on disk: the context of a schedule takes no other."""
+    with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as found:
+        yield found
+
+
+def ticked(schedule, instance, at):
+    repository = defs.get_repository_def()
+    context = dg.build_schedule_context(instance=instance, repository_def=repository, scheduled_execution_time=at)
+    return schedule.evaluate_tick(context)
+
+
 def tick(sensor, place, instance, cursor=None):
     """(requests, skip message, cursor) of one evaluation."""
     context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"workplace": place})
@@ -45,25 +58,25 @@ def source_of(request):
     return request.run_config["ops"]["ingest"]["config"]["source"]
 
 
-def test_the_ingest_schedule_asks_for_the_scheduled_source(instance):
+def test_the_ingest_schedule_asks_for_the_scheduled_source(kept):
     at = datetime(2026, 3, 2, 8, 1, tzinfo=UTC)
-    data = ingest_every_minute.evaluate_tick(dg.build_schedule_context(instance=instance, scheduled_execution_time=at))
+    data = ticked(ingest_every_minute, kept, at)
     assert [source_of(request) for request in data.run_requests] == ["scheduled"]
 
 
-def test_the_ingest_schedule_waits_for_an_ingest_that_is_under_way(instance):
+def test_the_ingest_schedule_waits_for_an_ingest_that_is_under_way(kept):
     job = defs.resolve_job_def(ingest_job.name)
-    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    run = kept.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     at = datetime(2026, 3, 2, 8, 1, tzinfo=UTC)
-    data = ingest_every_minute.evaluate_tick(dg.build_schedule_context(instance=instance, scheduled_execution_time=at))
+    data = ticked(ingest_every_minute, kept, at)
+    kept.delete_run(run.run_id)
     assert not data.run_requests
     assert "still ingests" in data.skip_message
 
 
-def test_the_daily_report_is_about_yesterday(instance):
+def test_the_daily_report_is_about_yesterday(kept):
     at = datetime(2026, 3, 3, 0, 15, tzinfo=UTC)
-    context = dg.build_schedule_context(instance=instance, scheduled_execution_time=at)
-    data = report_every_day.evaluate_tick(context)
+    data = ticked(report_every_day, kept, at)
     assert [request.partition_key for request in data.run_requests] == ["2026-03-02"]
 
 

@@ -6,6 +6,7 @@ import polars as pl
 
 from detectors.contract import Context
 from schemas.fabric import FabricPort, Optic
+from schemas.job import Maintenance
 from schemas.tables import TABLE_BY_SCHEMA
 from schemas.topology import topology_from_frames
 
@@ -28,17 +29,25 @@ def lane(second, end, receive, transmit=1.0, *, number=0, **more):
     return {**told, "receive_power_dbm": receive, "transmit_power_dbm": transmit, **more}
 
 
-def judge(detector, rows):
-    (schema,) = detector.reads
-    assert schema in (FabricPort, Optic)
-    columns = TABLE_BY_SCHEMA[schema].columns
-    given = pl.DataFrame(rows, schema_overrides=columns, infer_schema_length=None)
-    frame = given.select(
+def maintenance(kind, entity, starts, ends):
+    return {"starts_at": at(starts), "ends_at": at(ends), "kind": kind, "id": entity}
+
+
+def table_of(schema, rows):
+    table = TABLE_BY_SCHEMA[schema]
+    given = pl.DataFrame(rows, schema_overrides=table.columns, infer_schema_length=None)
+    return given.select(
         pl.col(name).cast(dtype) if name in given.columns else pl.lit(None, dtype).alias(name)
-        for name, dtype in columns.items()
-    ).sort("time")
-    context = Context(now=frame["time"].max() + timedelta(seconds=1), began=BEGAN, topology=TOPOLOGY)
-    return detector.detect({schema: frame}, pl.DataFrame(schema=detector.keeps), context).findings
+        for name, dtype in table.columns.items()
+    ).sort(table.time)
+
+
+def judge(detector, rows, planned=()):
+    schema = next(schema for schema in detector.reads if schema in (FabricPort, Optic))
+    given = {schema: rows, Maintenance: list(planned)}
+    tables = {schema: table_of(schema, given[schema]) for schema in detector.reads}
+    context = Context(now=tables[schema]["time"].max() + timedelta(seconds=1), began=BEGAN, topology=TOPOLOGY)
+    return detector.detect(tables, pl.DataFrame(schema=detector.keeps), context).findings
 
 
 def statements(findings):

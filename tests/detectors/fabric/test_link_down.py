@@ -1,5 +1,7 @@
+import pytest
+
 from detectors.fabric.link_down import LinkDown
-from tests.detectors.fabric.fabric_timelines import A, B, at, judge, port, statements
+from tests.detectors.fabric.fabric_timelines import A, B, at, judge, maintenance, port, statements
 
 
 def both(states_a, states_b, step=10):
@@ -53,3 +55,23 @@ def test_an_empty_port_is_down_for_ever_and_no_failure():
 def test_a_port_without_a_cable_that_was_active_is_a_failure():
     rows = [port(10 * number, ("leaf-009", 40), "down" if number else "active") for number in range(6)]
     assert statements(judge(LinkDown(), rows)) == [(40, "leaf-009:40", True)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "entity"), [("switch", "leaf-000"), ("switch", "spine-000"), ("cable", "c1"), ("link", "c1")]
+)
+def test_what_goes_down_in_maintenance_was_meant_to(kind, entity):
+    down = ["active"] * 3 + ["down"] * 6 + ["active"] * 3
+    assert judge(LinkDown(), both(down, down), [maintenance(kind, entity, 25, 95)]).is_empty()
+
+
+def test_what_stays_down_after_its_maintenance_is_a_failure():
+    down = ["active"] * 3 + ["down"] * 12
+    findings = judge(LinkDown(), both(down, down), [maintenance("cable", "c1", 25, 60)])
+    # Bad counts from the first sample 25 s after the window: 85 s, and is a failure 25 s later.
+    assert statements(findings) == [(110, "c1", True)]
+
+
+def test_maintenance_elsewhere_excuses_nothing():
+    down = ["active"] * 3 + ["down"] * 4
+    assert statements(judge(LinkDown(), both(down, down), [maintenance("cable", "c2", 0, 900)])) == [(55, "c1", True)]

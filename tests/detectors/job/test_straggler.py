@@ -1,0 +1,98 @@
+"""Ten ranks, a step every four seconds; every rank beats once a second at its own offset."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detectors.job.straggler import Straggler
+from schemas.job import Heartbeat
+from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
+
+RANKS = 10
+STEP_SECONDS = 4
+USUAL = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0]
+
+
+def beats(seconds, compute, *, ranks=RANKS, step=lambda second: second // STEP_SECONDS):
+    """compute: (rank, step) -> seconds of its own work."""
+    return [
+        {
+            "time": second + rank / RANKS, "node": f"n{rank // 4}", "gpu": rank % 4, "job": "train", "rank": rank,
+            "step": step(second), "compute_seconds": compute(rank, step(second)),
+        }
+        for rank in range(ranks)
+        for second in range(seconds)
+    ]  # fmt: skip
+
+
+def judge(given_beats, ends):
+    return run(Straggler(), {Heartbeat: rows(Heartbeat, *given_beats)}, ends)[0]
+
+
+def slow_from(first_step, factor=1.3, slow_rank=6):
+    return lambda rank, step: USUAL[rank] * (factor if rank == slow_rank and step >= first_step else 1.0)
+
+
+def test_a_rank_slow_for_three_steps_is_a_ticket():
+    found = judge(beats(60, slow_from(5)), 60)
+    # The third slow step (7) is first reported at 28.0 and by the last rank at 28.9; it is judged two beats later.
+    assert said(found, "cause", "entity", "severity", "active") == [(30.9, "gpu_straggler", "n1/2", "ticket", True)]
+
+
+def test_the_score_is_the_ratio_to_the_peers_median():
+    found = judge(beats(60, slow_from(5)), 60)
+    assert abs(found["score"].item() - 1.3) < 0.01
+    assert found["threshold"].item() == 1.15
+
+
+def test_onset_is_the_first_slow_step():
+    assert judge(beats(60, slow_from(5)), 60)["first_bad_at"].item().second == 22
+
+
+def test_two_slow_steps_are_a_stall_and_not_a_straggler():
+    assert judge(beats(60, lambda rank, step: 1.5 if rank == 6 and step in {5, 6, 8, 9} else 1.0), 60).is_empty()
+
+
+def test_a_job_that_is_slow_as_a_whole_has_no_straggler():
+    assert judge(beats(60, lambda rank, step: USUAL[rank] * (1 if step < 5 else 2)), 60).is_empty()
+
+
+def test_ten_percent_are_not_enough():
+    assert judge(beats(60, slow_from(5, factor=1.1)), 60).is_empty()
+
+
+def test_stages_that_differ_by_design_are_not_stragglers():
+    assert judge(beats(60, lambda rank, _: 1.0 if rank < 5 else 1.4), 60).is_empty()
+
+
+def test_it_ends_after_three_good_steps():
+    found = judge(beats(80, lambda rank, step: 1.4 if rank == 6 and 5 <= step < 10 else USUAL[rank]), 80)
+    assert said(found, "active") == [(30.9, True), (50.9, False)]
+
+
+def test_few_peers_have_no_median_worth_the_name():
+    assert judge(beats(60, slow_from(5, slow_rank=3), ranks=7), 60).is_empty()
+
+
+def test_ranks_that_do_not_report_their_share_are_left_out():
+    assert judge(beats(60, lambda rank, _: None if rank == 6 else 1.0), 60).is_empty()
+
+
+def test_a_rollback_to_earlier_steps_is_judged_again():
+    replayed = beats(80, slow_from(0), step=lambda second: second // STEP_SECONDS if second < 8 else second // 4 - 2)
+    # Steps 0, 1, then 0 again at 8.0 to 8.9: the third slow step in a row.
+    assert said(judge(replayed, 80), "active") == [(10.9, True)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    slow=st.lists(st.sets(st.integers(0, 9), max_size=2), min_size=12, max_size=12),
+    back=st.integers(0, 5),
+    cuts=cutting(40),
+)
+def test_no_cut_changes_anything(slow, back, cuts):
+    given_beats = beats(
+        36,
+        lambda rank, step: 1.5 if rank in slow[step] else USUAL[rank],
+        step=lambda second: max(0, second // 3 - (back if second > 20 else 0)),
+    )
+    assert_cuts_change_nothing(Straggler(steps=2), {Heartbeat: rows(Heartbeat, *given_beats)}, 40, cuts)
