@@ -6,7 +6,9 @@ state. tests/detectors/test_conformance.py runs it, and more, over the whole cat
 How a detector keeps it: rows arrive complete up to `context.now` (exclusive) and no row comes twice. What depends on
 earlier rows is carried in the state frame, which holds for each entity what the last row left behind; the batch is
 put behind it, expressions run `over` the entity, and only the batch's rows speak. What depends on rows that do not
-come (silence) is judged at a deadline computed from the last row: the deadline is met when it is <= now.
+come (silence) is judged at a deadline computed from the last row; it is met when it is before now, so that a row at
+the deadline itself speaks first. Seconds are microseconds times 1e-6, never divided by 1e6: Polars divides a column
+of one row by a scalar with another rounding than a longer one.
 """
 
 from collections.abc import Mapping

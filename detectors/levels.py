@@ -4,6 +4,8 @@ A level begins when the verdict has been bad for `for_seconds` without a good sa
 been good for `clear_seconds`. Both run lengths are carried per entity in the state, so a cut changes nothing.
 """
 
+from datetime import timedelta
+
 import polars as pl
 
 from schemas.columns import UTC_MICROSECONDS
@@ -37,11 +39,11 @@ def levels(
         run_began=pl.when(pl.col("carried")).then("run_began")
         .when(turned.fill_null(value=True)).then("time")
     ).with_columns(pl.col("run_began").forward_fill().over("entity"))  # fmt: skip
-    lasted_seconds = (pl.col("time") - pl.col("run_began")).dt.total_microseconds() / 1e6
+    lasted = pl.col("time") - pl.col("run_began")
     rows = rows.with_columns(
         active=pl.when(pl.col("carried")).then("active")
-        .when(pl.col("bad") & (lasted_seconds >= for_seconds)).then(pl.lit(True))
-        .when(~pl.col("bad") & (lasted_seconds >= clear_seconds)).then(pl.lit(False))
+        .when(pl.col("bad") & (lasted >= timedelta(seconds=for_seconds))).then(pl.lit(True))
+        .when(~pl.col("bad") & (lasted >= timedelta(seconds=clear_seconds))).then(pl.lit(False))
     ).with_columns(pl.col("active").forward_fill().over("entity").fill_null(value=False))  # fmt: skip
     began = pl.col("active") & ~pl.col("active").shift(1, fill_value=False).over("entity")
     rows = rows.with_columns(

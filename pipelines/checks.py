@@ -36,7 +36,10 @@ SPECS = tuple(
 
 
 @dg.multi_asset_check(
-    name="telemetry_checks", specs=SPECS, pool=POOL, description="Schema, ranges, repeats and age of every telemetry table."
+    name="telemetry_checks",
+    specs=SPECS,
+    pool=POOL,
+    description="Schema, ranges, repeats and age of every telemetry table.",
 )
 def telemetry_checks(workplace: dg.ResourceParam[Workplace]) -> Iterator[dg.AssetCheckResult]:
     """Asks every table; pipelines.store_status answers."""
@@ -50,7 +53,12 @@ def telemetry_checks(workplace: dg.ResourceParam[Workplace]) -> Iterator[dg.Asse
                 rows = recent_rows(connection, table, newest, RECENT)
                 yield _result(table.name, "ranges", ranges_verdict(table, rows))
                 yield _result(table.name, "unique_rows", unique_verdict(table, rows))
-                yield _result(table.name, "newest_event", newest_verdict(table, newest, now, NEWEST_ALLOWED), dg.AssetCheckSeverity.WARN)
+                yield _result(
+                    table.name,
+                    "newest_event",
+                    newest_verdict(table, newest, now, NEWEST_ALLOWED),
+                    dg.AssetCheckSeverity.WARN,
+                )
     except REFUSALS as refusal:
         raise dg.Failure(description=str(refusal), allow_retries=False) from None
 
@@ -60,5 +68,10 @@ def _result(
 ) -> dg.AssetCheckResult:
     facts: dict[str, Any] = dict(verdict.facts)
     return dg.AssetCheckResult(
-        asset_key=name, check_name=kind, passed=verdict.passed, severity=severity, description=verdict.what, metadata=facts
+        asset_key=name,
+        check_name=kind,
+        passed=verdict.passed,
+        severity=severity,
+        description=verdict.what,
+        metadata=facts,
     )

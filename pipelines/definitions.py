@@ -10,7 +10,9 @@ from pipelines.resources import workplace
 
 FRESHNESS = {
     "hourly_segments": dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=3), warn_window=timedelta(hours=2)),
-    "reliability_report": dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=50), warn_window=timedelta(hours=26)),
+    "reliability_report": dg.FreshnessPolicy.time_window(
+        fail_window=timedelta(hours=50), warn_window=timedelta(hours=26)
+    ),
 }
 EVERY_MINUTE = dg.FreshnessPolicy.time_window(fail_window=timedelta(minutes=15), warn_window=timedelta(minutes=5))
 
@@ -29,6 +31,4 @@ defs = dg.Definitions(
     resources={"workplace": workplace},
     # The steps of a run follow one another anyway, and a process for each would cost more than its work.
     executor=dg.in_process_executor,
-    # Everything a run says is in the UI; the terminal of `make ui` shows what goes wrong.
-    loggers={"console": dg.colored_console_logger.configured({"log_level": "ERROR"})},
 )

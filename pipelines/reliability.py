@@ -102,14 +102,18 @@ def _by_cause(incidents: Sequence[Incident], starts_at: datetime, ends_at: datet
     for cause in sorted({incident.cause for incident in incidents}):
         these = [incident for incident in incidents if incident.cause == cause]
         after = pl.Series([(one.detected_at - one.starts_at).total_seconds() for one in these])
-        lasted = pl.Series([(one.ends_at - one.starts_at).total_seconds() for one in these if one.ends_at], dtype=pl.Float64)
+        lasted = pl.Series(
+            [(one.ends_at - one.starts_at).total_seconds() for one in these if one.ends_at], dtype=pl.Float64
+        )
         rows.append(
             (
                 cause, len(these), len({gpu for one in these for gpu in one.members}), lost_hours(these, starts_at, ends_at),
                 after.median(), after.max(), lasted.median(),
             )
         )  # fmt: skip
-    return pl.DataFrame(rows, schema=CAUSE_COLUMNS, orient="row").sort("gpu_hours_lost", "cause", descending=[True, False])
+    return pl.DataFrame(rows, schema=CAUSE_COLUMNS, orient="row").sort(
+        "gpu_hours_lost", "cause", descending=[True, False]
+    )
 
 
 def _by_outcome(actions: Iterable[ActionRecord]) -> dict[str, int]:

@@ -20,22 +20,26 @@ PENDING = [
     dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED,
 ]  # fmt: skip
 FORGOTTEN_AT_ONCE = 200
+# Everything a run says is in the UI; the terminal shows what goes wrong.
+QUIET = {"console": {"config": {"log_level": "ERROR"}}}
 
 ingest_job = dg.define_asset_job(
     "ingest_job", selection=dg.AssetSelection.assets(ingest),
     description="One pass over a source (run configuration), then the checks of every telemetry table.",
 )  # fmt: skip
 segments_job = dg.define_asset_job(
-    "segments_job", selection=dg.AssetSelection.assets(hourly_segments), description="Seals closed hours; drops the oldest."
-)
+    "segments_job", selection=dg.AssetSelection.assets(hourly_segments), config={"loggers": QUIET},
+    description="Seals closed hours; drops the oldest.",
+)  # fmt: skip
 report_job = dg.define_asset_job(
-    "report_job", selection=dg.AssetSelection.assets(reliability_report), description="The reliability report of a day."
-)
+    "report_job", selection=dg.AssetSelection.assets(reliability_report), config={"loggers": QUIET},
+    description="The reliability report of a day.",
+)  # fmt: skip
 
 
 def taking(source: str) -> dg.RunConfig:
     """Run configuration of ingest_job for a source."""
-    return dg.RunConfig(ops={"ingest": IngestConfig(source=source)})
+    return dg.RunConfig(ops={"ingest": IngestConfig(source=source)}, loggers=QUIET)
 
 
 @dg.schedule(
@@ -80,7 +84,9 @@ def kafka_lag_sensor(
         return dg.SkipReason(str(away))
     waiting = sum(lag.values())
     if waiting < settings.dagster.lag_messages_minimum:
-        return dg.SkipReason(f"{waiting} messages wait in {len(lag)} topics; {settings.dagster.lag_messages_minimum} start a run")
+        return dg.SkipReason(
+            f"{waiting} messages wait in {len(lag)} topics; {settings.dagster.lag_messages_minimum} start a run"
+        )
     if context.instance.get_run_records(dg.RunsFilter(job_name=ingest_job.name, statuses=PENDING), limit=1):
         return dg.SkipReason(f"{waiting} messages wait, and an ingest is under way")
     return dg.RunRequest(run_config=taking("kafka"), tags={"kafka_lag_messages": str(waiting)})

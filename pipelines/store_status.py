@@ -90,7 +90,9 @@ def newest_verdict(table: Table, newest: datetime | None, now: datetime, allowed
     if table.interval_seconds is None or age <= allowed:
         return Verdict(True, f"newest event at {newest:%Y-%m-%d %H:%M:%S} UTC", facts)
     return Verdict(
-        False, f"{table.name}: newest event at {newest:%Y-%m-%d %H:%M:%S} UTC, {age} ago; is its source still sent?", facts
+        False,
+        f"{table.name}: newest event at {newest:%Y-%m-%d %H:%M:%S} UTC, {age} ago; is its source still sent?",
+        facts,
     )
 
 

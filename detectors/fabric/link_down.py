@@ -88,7 +88,7 @@ class LinkDown:
         rows = changes.with_columns(
             code=pl.when(silent).then(pl.lit("one_end_known")).otherwise(pl.lit("both_ends_known")),
             severity=pl.lit("page"),
-            score=(pl.col("time") - since).dt.total_microseconds() / 1e6,
+            score=(pl.col("time") - since).dt.total_microseconds() * 1e-6,
             threshold=pl.lit(self.down_seconds),
             first_bad_at=pl.when("active").then(pl.min_horizontal(since, "first_bad_at")).otherwise("first_bad_at"),
             action=pl.lit("reset_port"),

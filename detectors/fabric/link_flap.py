@@ -160,7 +160,7 @@ def _holding(policy: FlapPolicy, ends: pl.DataFrame, history: pl.DataFrame) -> p
         first_since=pl.col("since").shift(policy.outages - 1).over("entity"),
     ).select("entity", "time", "first_at", "first_since").sort("time", maintain_order=True)  # fmt: skip
     at = ends.join_asof(marks, on="time", by="entity", check_sortedness=False)
-    span_seconds = (pl.col("time") - pl.col("first_since")).dt.total_microseconds() / 1e6
+    span_seconds = (pl.col("time") - pl.col("first_since")).dt.total_microseconds() * 1e-6
     pace = policy.window_seconds / pl.max_horizontal(span_seconds, 1.0)
     return at.filter(span_seconds <= policy.window_seconds).select(
         "whole", "time", "entity", "first_at", pace=pace, policy=pl.lit(policy.name)

@@ -52,7 +52,7 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
     number = pl.int_range(pl.len())
     place = place.select(
         "place",
-        elapsed_seconds=(pl.col("time") - previous).dt.total_microseconds() / 1e6,
+        elapsed_seconds=(pl.col("time") - previous).dt.total_microseconds() * 1e-6,
         tick=number - pl.when(again).then(None).otherwise(number).forward_fill(),
         last=~again.shift(-1, fill_value=False),
     )

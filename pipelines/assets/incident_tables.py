@@ -34,7 +34,9 @@ def incidents_metadata(tally: Tally) -> dict[str, Any]:
         "touched": len(incidents),
         "open": sum(count for state, count in by_state.items() if state != "resolved"),
         "resolved": by_state["resolved"],
-        "gpus_hit": len({member for incident in incidents if incident.state != "resolved" for member in incident.members}),
+        "gpus_hit": len(
+            {member for incident in incidents if incident.state != "resolved" for member in incident.members}
+        ),
         **table("worst", INCIDENT_COLUMNS, [incident_row(incident) for incident in worst[:SHOWN]]),
     }
 

@@ -83,7 +83,11 @@ def ingest(
         source = workplace.source(config.source)
         tally = workplace.ingest(source, role="dagster")
         status = table_status(workplace.telemetry)
-        causes = {} if tally.began is None or tally.now is None else findings_by_cause(workplace.telemetry, tally.began, tally.now)
+        causes = (
+            {}
+            if tally.began is None or tally.now is None
+            else findings_by_cause(workplace.telemetry, tally.began, tally.now)
+        )
     except REFUSALS as refusal:
         raise dg.Failure(description=str(refusal), allow_retries=False) from None
     context.log.info(

@@ -4,6 +4,7 @@ import logging
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -30,10 +31,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "reconnect_backoff_max_ms": 1000,
     }
     if settings.security_protocol.endswith("SSL"):
-        for key in ("ca_file", "certificate_file", "key_file"):
-            path = getattr(settings, key)
-            if path is not None and not path.is_file():
-                raise SourceError(f"kafka.{key}: {path}: no such file")
+        _look_at_files(settings)
         options |= {
             "ssl_cafile": _path(settings.ca_file),
             "ssl_certfile": _path(settings.certificate_file),
@@ -157,7 +155,9 @@ def _reason(heard: _Overheard, settings: KafkaSettings) -> str | None:
         if "CERTIFICATE_VERIFY_FAILED" in line:
             detail = line.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
             return f"its certificate is not trusted ({detail or 'verification failed'}); set kafka.ca_file"
-        if "Sasl" in line or "SASL" in line or "uthentication" in line:
+        # Over TLS the library often misses a broker's refusal, and sees only that the connection is closed.
+        closed = settings.security_protocol.startswith("SASL") and "socket disconnected" in line
+        if "Sasl" in line or "SASL" in line or "uthentication" in line or closed:
             return (
                 f"authentication refused for user {settings.username} by {settings.sasl_mechanism}; see kafka.username,"
                 " kafka.sasl_mechanism and the password in kafka.password_file or HOTSPARE_KAFKA_PASSWORD"
@@ -167,6 +167,26 @@ def _reason(heard: _Overheard, settings: KafkaSettings) -> str | None:
 
 def _unanswered(error: KafkaError) -> str:
     return f"no answer ({_first_line(error)}); is the broker up, and are kafka.* in hotspare.toml right?"
+
+
+def _look_at_files(settings: KafkaSettings) -> None:
+    """What is wrong with a file is told at once; the client library would go on trying for its whole time-out."""
+    context = ssl.create_default_context()
+    if settings.ca_file is not None:
+        _loaded("ca_file", settings.ca_file, lambda path: context.load_verify_locations(path))
+    if settings.certificate_file is not None:
+        _loaded(
+            "certificate_file", settings.certificate_file, lambda path: context.load_cert_chain(path, settings.key_file)
+        )
+
+
+def _loaded(key: str, path: Path, load: Callable[[Path], None]) -> None:
+    try:
+        load(path)
+    except ssl.SSLError as error:
+        raise SourceError(f"kafka.{key}: {path}: no certificate that can be used ({_first_line(error)})") from None
+    except OSError as error:
+        raise SourceError(f"kafka.{key}: {path}: {error.strerror}") from None
 
 
 def _password(settings: KafkaSettings) -> str:

@@ -42,8 +42,10 @@ class TopicReader:
     def take(self, partition: int, records: Sequence[ConsumerRecord]) -> Intake:
         """Rows of the messages. Where something is refused the messages are halved, until one is left to name."""
         together = self._read(partition, records)
-        if len(records) == 1 or together.quarantined.is_empty():
+        if together.quarantined.is_empty():
             return together
+        if len(records) == 1:
+            return _with_bytes(together, records[0].value or b"")
         middle = len(records) // 2
         return joined([self.take(partition, records[:middle]), self.take(partition, records[middle:])])
 
@@ -122,6 +124,14 @@ def _placed(rejects: pl.DataFrame, origin: Origin, value: bytes) -> pl.DataFrame
         offset=pl.lit(origin.offset, pl.Int64),
         raw=pl.when(raw.bin.size() > 0).then(raw).otherwise(pl.lit(value[:REJECT_BYTES_MAXIMUM], pl.Binary)),
     )  # fmt: skip
+
+
+def _with_bytes(intake: Intake, value: bytes) -> Intake:
+    """A refused message of one row is kept as it came; of a message of many rows the refused ones are."""
+    if intake.quarantined.height != 1 or any(not rows.is_empty() for rows in intake.tables.values()):
+        return intake
+    raw = pl.lit(value[:REJECT_BYTES_MAXIMUM], pl.Binary)
+    return replace(intake, quarantined=intake.quarantined.with_columns(raw=raw))
 
 
 def written_at(record: ConsumerRecord) -> datetime | None:

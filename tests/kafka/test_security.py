@@ -118,7 +118,10 @@ def test_what_the_settings_lack_is_said_before_anybody_is_asked(
             **sasl,
             "password_file": tmp_path / "none",
         },
-        f"kafka.ca_file: {tmp_path}/ca.pem: no such file": {"security_protocol": "SSL", "ca_file": tmp_path / "ca.pem"},
+        f"kafka.ca_file: {tmp_path}/ca.pem: No such file or directory": {
+            "security_protocol": "SSL",
+            "ca_file": tmp_path / "ca.pem",
+        },
         "kafka.bootstrap_servers: localhost:port": {"bootstrap_servers": "localhost:port"},
     }
     for said, given in cases.items():
@@ -130,7 +133,7 @@ def test_what_the_settings_lack_is_said_before_anybody_is_asked(
 def test_a_ca_file_that_is_none_is_named(own_broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("not a certificate")
     line = refusal(settings_of(own_broker, "SSL", ca_file=tmp_path / "ca.pem"))
-    assert own_broker.listeners["SSL"] in line
+    assert line.startswith(f"kafka.ca_file: {tmp_path}/ca.pem: no certificate that can be used")
 
 
 def test_the_command_line_ends_with_two_and_one_line(own_broker: Broker, tmp_path: Path) -> None:

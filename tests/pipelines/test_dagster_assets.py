@@ -124,9 +124,7 @@ def checked(place):
             jobs=[dg.define_asset_job("checks", selection=dg.AssetSelection.checks(telemetry_checks))],
         ).resolve_job_def("checks")  # fmt: skip
         result = job.execute_in_process(instance=instance)
-    return {
-        (one.asset_key.to_user_string(), one.check_name): one for one in result.get_asset_check_evaluations()
-    }
+    return {(one.asset_key.to_user_string(), one.check_name): one for one in result.get_asset_check_evaluations()}
 
 
 @pytest.fixture
@@ -155,7 +153,9 @@ def test_a_row_that_is_there_twice_fails_its_check(filled):
 
 def test_a_row_out_of_range_fails_its_check(filled):
     with filled.telemetry.connected() as connection:
-        connection.execute("update live.coolant_loop set supply_celsius = 5000 where time = (select max(time) from live.coolant_loop)")
+        connection.execute(
+            "update live.coolant_loop set supply_celsius = 5000 where time = (select max(time) from live.coolant_loop)"
+        )
     assert failed(filled) == {("coolant_loop", "ranges")}
 
 

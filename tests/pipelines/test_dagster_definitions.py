@@ -23,7 +23,16 @@ def test_the_code_location_loads():
 
 
 def test_assets_are_the_thirteen_tables_and_what_is_made_of_them(graph):
-    made = {"quarantine", "late", "telemetry_health", "findings", "incidents", "actions", "hourly_segments", "reliability_report"}
+    made = {
+        "quarantine",
+        "late",
+        "telemetry_health",
+        "findings",
+        "incidents",
+        "actions",
+        "hourly_segments",
+        "reliability_report",
+    }
     assert {found.to_user_string() for found in graph.get_all_asset_keys()} == TELEMETRY | made
     assert len(TELEMETRY) == 13
 
@@ -59,11 +68,11 @@ def test_every_telemetry_table_has_four_checks(graph):
 
 def test_whatever_opens_the_duckdb_file_takes_its_turn_in_one_pool():
     pools = {
-        node.name: getattr(node, "pool", None)
-        for job in defs.resolve_all_job_defs()
-        for node in job.graph.node_defs
+        node.name: getattr(node, "pool", None) for job in defs.resolve_all_job_defs() for node in job.graph.node_defs
     }
-    assert pools == dict.fromkeys(["ingest", "telemetry_checks", "hourly_segments", "reliability_report"], "telemetry_store")
+    assert pools == dict.fromkeys(
+        ["ingest", "telemetry_checks", "hourly_segments", "reliability_report"], "telemetry_store"
+    )
 
 
 def test_schedules_and_sensors_are_on_by_themselves():
