@@ -1,7 +1,9 @@
 """The main job in one go: an incident day of 1,024 GPUs through the Dagster assets, in this process, into DuckDB."""
 
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
@@ -11,24 +13,33 @@ from pipelines.settings import Settings
 from pipelines.sources.contract import SourceError
 from pipelines.stream import Tally
 from pipelines.workplace import Workplace
-from replay.scenario import load_scenario
 
 SCENARIO = "incident_day"
 TELEMETRY = Path("var/demo.duckdb")
 OPERATIONS = Path("var/demo-operations.sqlite")
+SETTINGS = Path("var/demo.toml")
 
 
-def span_seconds() -> float:
-    """Cluster time that the demo covers."""
-    return float(load_scenario(SCENARIO).duration_seconds)
+@dataclass(frozen=True, kw_only=True)
+class DemoResult:
+    """tally: what was taken in, found and done. telemetry, operations: the stores. settings: a file that names them,
+    for `--settings` of the other commands. elapsed_seconds: simulation, judging and storing together.
+    """
+
+    tally: Tally
+    telemetry: Path
+    operations: Path
+    settings: Path
+    elapsed_seconds: float
 
 
-def run_demo(settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
+def run_demo(settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> DemoResult:
     """Materialise every asset of the ingest from fresh stores. Raises SourceError with the one line of what failed."""
     for path in (TELEMETRY, OPERATIONS):
         _remove(path)
     store = settings.store.model_copy(update={"telemetry": TELEMETRY, "operations": str(OPERATIONS)})
     reached = [Tally()]
+    started = time.monotonic()
 
     def show(tally: Tally) -> None:
         reached[0] = tally
@@ -50,7 +61,11 @@ def run_demo(settings: Settings, progress: Callable[[Tally], None] = lambda _: N
             instance_log.setLevel(level)
     if not run.success:
         raise SourceError(_why(run))
-    return reached[0]
+    SETTINGS.write_text(f'[store]\ntelemetry = "{TELEMETRY}"\noperations = "{OPERATIONS}"\n', "utf-8")
+    return DemoResult(
+        tally=reached[0], telemetry=TELEMETRY, operations=OPERATIONS, settings=SETTINGS,
+        elapsed_seconds=time.monotonic() - started,
+    )  # fmt: skip
 
 
 def _why(run: dg.ExecuteInProcessResult) -> str:

@@ -41,8 +41,10 @@ def table_status(store: TelemetryStore) -> dict[str, TableStatus]:
     return {name: TableStatus(count, newest) for name, count, newest in rows}
 
 
-def findings_by_cause(store: TelemetryStore, since: datetime, until: datetime) -> dict[str, int]:
-    """Levels that began with since <= time < until."""
+def findings_by_cause(store: TelemetryStore, since: datetime | None, until: datetime | None) -> dict[str, int]:
+    """Levels that began with since <= time < until; none without bounds, as of a run that took nothing in."""
+    if since is None or until is None:
+        return {}
     counted = store.query(
         "select cause, count(*) as n from findings where active and time >= ? and time < ? group by cause order by cause",
         [since, until],

@@ -3,6 +3,7 @@
 HOTSPARE_UI_PORT: another port than 3000. HOTSPARE_HOME: another folder for hotspare.toml and var/ than this one.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -185,14 +186,10 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
     """Ask, wait, then make sure: the whole group goes."""
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(STOPS_WITHIN_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How findings, incidents and actions of a run look in the Dagster UI: numbers that plot, and the worst ten as a table."""
+"""How findings, incidents and actions of a run look in the UI: numbers that plot, and the worst ten as a table."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Telemetry in, findings, incidents and actions out: one step, because one transaction holds rows, findings and state."""
+"""Telemetry in, findings, incidents and actions out: one step, because one transaction holds it all."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,14 +38,15 @@ INTAKES: Mapping[str, str] = {
 
 
 class IngestConfig(dg.Config):
-    """What a run takes in. Starting one by hand with other settings than the schedule's is harmless: it takes what is new."""
+    """What a run takes in. Starting one by hand is harmless: it takes what is new."""
 
     source: str = Field(
         default=SCHEDULED,
         description=(
             "Where from: `scheduled` (what the schedule takes, setting dagster.scheduled_source), `kafka`, "
-            "`simulated` (the small live cluster), a scenario such as `incident_day`, or the path of a recording folder, "
-            "a scenario .toml, or a file in any known format. Progress is kept per source: nothing is taken in twice."
+            "`simulated` (the small live cluster), a scenario such as `incident_day`, or the path of a recording "
+            "folder, a scenario .toml, or a file in any known format. Progress is kept per source: nothing is taken "
+            "in twice."
         ),
     )
 
@@ -73,7 +74,7 @@ def _specs() -> Iterator[dg.AssetSpec]:
     name="ingest",
     specs=tuple(_specs()),
     pool=POOL,
-    description="Takes what is new from a source, judges it, and stores rows, findings and progress in one transaction.",
+    description="Takes what is new from a source, judges it, and stores rows, findings and progress together.",
 )
 def ingest(
     context: dg.AssetExecutionContext, config: IngestConfig, workplace: dg.ResourceParam[Workplace]
@@ -83,17 +84,14 @@ def ingest(
         source = workplace.source(config.source)
         tally = workplace.ingest(source, role="dagster")
         status = table_status(workplace.telemetry)
-        causes = (
-            {}
-            if tally.began is None or tally.now is None
-            else findings_by_cause(workplace.telemetry, tally.began, tally.now)
-        )
+        causes = findings_by_cause(workplace.telemetry, tally.began, tally.now)
     except REFUSALS as refusal:
         raise dg.Failure(description=str(refusal), allow_retries=False) from None
     context.log.info(
-        f"{source.stream}: {sum(tally.rows.values())} rows, {tally.findings} findings, {len(tally.incidents)} incidents, "
-        f"{len(tally.actions)} actions in {tally.elapsed_seconds:.1f} s"
-    )
+        "%s: %d rows, %d findings, %d incidents, %d actions in %.1f s",
+        source.stream, sum(tally.rows.values()), tally.findings, len(tally.incidents), len(tally.actions),
+        tally.elapsed_seconds,
+    )  # fmt: skip
     rates = _rates(source.stream, tally)
     for name in TELEMETRY:
         taken = {"rows_taken": tally.rows.get(name, 0)}

@@ -19,7 +19,7 @@ DAYS = dg.DailyPartitionsDefinition(start_date="2026-01-01", end_offset=1)
     kinds={"markdown"},
     partitions_def=DAYS,
     pool=POOL,
-    description="A UTC day: GPU-hours lost, availability, incidents by cause, time to detection, and what recovery did.",
+    description="A UTC day: GPU-hours lost, availability, incidents by cause, time to detection, what was done.",
 )
 def reliability_report(
     context: dg.AssetExecutionContext, workplace: dg.ResourceParam[Workplace]

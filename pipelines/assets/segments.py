@@ -20,7 +20,7 @@ GRACE = timedelta(minutes=5)  # rows of an hour may still be on their way when i
     group_name="storage",
     kinds={"parquet"},
     pool=POOL,
-    description="Whole hours of every table as Parquet (zstd) beside the DuckDB file; views span both. Applies retention.",
+    description="Whole hours of every table as Parquet (zstd) beside the DuckDB file; views span both. Retention.",
 )
 def hourly_segments(
     context: dg.AssetExecutionContext, workplace: dg.ResourceParam[Workplace]
@@ -36,7 +36,7 @@ def hourly_segments(
     for one in sealed:
         rows[one.table] += one.rows
         size[one.table] += one.bytes
-    context.log.info(f"{len(sealed)} segments written, {len(dropped)} older than {days} days dropped")
+    context.log.info("%d segments written, %d older than %d days dropped", len(sealed), len(dropped), days)
     shown = [{"table": name, "rows": rows[name], "bytes": size[name]} for name in sorted(rows)]
     return dg.MaterializeResult(
         metadata={

@@ -97,15 +97,19 @@ def action_document(record: ActionRecord) -> dict[str, Any]:
 
 
 def incidents_table(incidents: Sequence[Incident]) -> RichTable:
+    """Times of one day are shown without their date, which then stands above."""
+    days = {f"{incident.detected_at:%Y-%m-%d}" for incident in incidents}
+    title, shape = (f"Incidents of {min(days)}", "%H:%M:%S") if len(days) == 1 else ("Incidents", "%Y-%m-%d %H:%M:%S")
     return table(
-        "Incidents",
+        f"{title} (UTC)",
         ("id", "cause", "severity", "state", "root", "GPUs", "began", "detected", "after", "ended"),
         (
             (
                 incident.id, incident.cause, incident.severity, incident.state,
                 f"{incident.root_kind} {some(incident.roots)}", len(incident.members),
-                moment(incident.starts_at), moment(incident.detected_at),
-                f"{(incident.detected_at - incident.starts_at).total_seconds():.1f} s", moment(incident.ends_at),
+                f"{incident.starts_at:{shape}}", f"{incident.detected_at:{shape}}",
+                f"{(incident.detected_at - incident.starts_at).total_seconds():.1f} s",
+                "" if incident.ends_at is None else f"{incident.ends_at:{shape}}",
             )
             for incident in incidents
         ),

@@ -1,6 +1,7 @@
 """How we speak to a broker: one place for addresses, TLS, SASL and time-outs, and for saying why it does not answer."""
 
 import logging
+import re
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from pipelines.sources.contract import SourceError
 
 FETCH_BYTES = 8 * 1024 * 1024  # of one partition at a time; a larger message still comes whole
 REQUEST_BYTES = 16 * 1024 * 1024
+SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(:[0-9]{1,5})?")
 # kafka-python only says here why nobody let it in; the exception is the same time-out for everything.
 REASONS = logging.getLogger("kafka.net.manager")
 
@@ -24,7 +26,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     """Keyword arguments that every kafka-python client takes. Raises SourceError for what the settings lack."""
     milliseconds = int(settings.timeout_seconds * 1000)
     options: dict[str, Any] = {
-        "bootstrap_servers": settings.bootstrap_servers.split(","),
+        "bootstrap_servers": _servers(settings.bootstrap_servers),
         "security_protocol": settings.security_protocol,
         "request_timeout_ms": milliseconds,
         "bootstrap_timeout_ms": milliseconds,
@@ -116,12 +118,9 @@ def _made(kind: Callable[..., Any], **options: Any) -> Any:
 
     try:
         return kind(kafka_client=connect, **options)
-    except BaseException as error:
+    except BaseException:
         for one in inside:
             one.close()
-        if isinstance(error, ValueError | AssertionError):  # an address that is none
-            servers = ",".join(options["bootstrap_servers"])
-            raise SourceError(f"kafka.bootstrap_servers: {servers}: {_first_line(error)}") from None
         raise
 
 
@@ -169,11 +168,20 @@ def _unanswered(error: KafkaError) -> str:
     return f"no answer ({_first_line(error)}); is the broker up, and are kafka.* in hotspare.toml right?"
 
 
+def _servers(text: str) -> list[str]:
+    """HOST, HOST:PORT or [ADDRESS]:PORT, several with commas. The library leaves sockets behind where one is not."""
+    servers = [server.strip() for server in text.split(",")]
+    for server in servers:
+        if SERVER.fullmatch(server) is None:
+            raise SourceError(f"kafka.bootstrap_servers: {server!r} is not HOST:PORT")
+    return servers
+
+
 def _look_at_files(settings: KafkaSettings) -> None:
     """What is wrong with a file is told at once; the client library would go on trying for its whole time-out."""
     context = ssl.create_default_context()
     if settings.ca_file is not None:
-        _loaded("ca_file", settings.ca_file, lambda path: context.load_verify_locations(path))
+        _loaded("ca_file", settings.ca_file, context.load_verify_locations)
     if settings.certificate_file is not None:
         _loaded(
             "certificate_file", settings.certificate_file, lambda path: context.load_cert_chain(path, settings.key_file)

@@ -122,7 +122,7 @@ def test_what_the_settings_lack_is_said_before_anybody_is_asked(
             "security_protocol": "SSL",
             "ca_file": tmp_path / "ca.pem",
         },
-        "kafka.bootstrap_servers: localhost:port": {"bootstrap_servers": "localhost:port"},
+        "kafka.bootstrap_servers: 'localhost:port' is not HOST:PORT": {"bootstrap_servers": "localhost:port"},
     }
     for said, given in cases.items():
         with pytest.raises(SourceError) as told, consumer(KafkaSettings(**given)):  # type: ignore[arg-type]
