@@ -1,4 +1,4 @@
-"""Checks of the telemetry tables, run after every ingest: is what is stored what the schemas promise, and is it recent?"""
+"""Checks of the telemetry tables after every ingest: is what is stored what the schemas promise, and is it recent?"""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,9 +1,7 @@
 """The main job in one go: an incident day of 1,024 GPUs through the Dagster assets, in this process, into DuckDB."""
 
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
@@ -13,33 +11,25 @@ from pipelines.settings import Settings
 from pipelines.sources.contract import SourceError
 from pipelines.stream import Tally
 from pipelines.workplace import Workplace
+from replay.scenario import load_scenario
 
 SCENARIO = "incident_day"
+SILENT = {"console": {"config": {"log_level": "CRITICAL"}}}
 TELEMETRY = Path("var/demo.duckdb")
 OPERATIONS = Path("var/demo-operations.sqlite")
-SETTINGS = Path("var/demo.toml")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoResult:
-    """tally: what was taken in, found and done. telemetry, operations: the stores. settings: a file that names them,
-    for `--settings` of the other commands. elapsed_seconds: simulation, judging and storing together.
-    """
-
-    tally: Tally
-    telemetry: Path
-    operations: Path
-    settings: Path
-    elapsed_seconds: float
+def span_seconds() -> float:
+    """Cluster time that the demo covers."""
+    return float(load_scenario(SCENARIO).duration_seconds)
 
 
-def run_demo(settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> DemoResult:
+def run_demo(settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
     """Materialise every asset of the ingest from fresh stores. Raises SourceError with the one line of what failed."""
     for path in (TELEMETRY, OPERATIONS):
         _remove(path)
     store = settings.store.model_copy(update={"telemetry": TELEMETRY, "operations": str(OPERATIONS)})
     reached = [Tally()]
-    started = time.monotonic()
 
     def show(tally: Tally) -> None:
         reached[0] = tally
@@ -53,19 +43,13 @@ def run_demo(settings: Settings, progress: Callable[[Tally], None] = lambda _: N
         try:
             run = dg.materialize(
                 [ingest], instance=instance, resources={"workplace": place}, raise_on_error=False,
-                run_config=dg.RunConfig(
-                    ops={"ingest": IngestConfig(source=SCENARIO)}, loggers={"console": {"config": {"log_level": "CRITICAL"}}}
-                ),
+                run_config=dg.RunConfig(ops={"ingest": IngestConfig(source=SCENARIO)}, loggers=SILENT),
             )  # fmt: skip
         finally:
             instance_log.setLevel(level)
     if not run.success:
         raise SourceError(_why(run))
-    SETTINGS.write_text(f'[store]\ntelemetry = "{TELEMETRY}"\noperations = "{OPERATIONS}"\n', "utf-8")
-    return DemoResult(
-        tally=reached[0], telemetry=TELEMETRY, operations=OPERATIONS, settings=SETTINGS,
-        elapsed_seconds=time.monotonic() - started,
-    )  # fmt: skip
+    return reached[0]
 
 
 def _why(run: dg.ExecuteInProcessResult) -> str:

@@ -19,7 +19,7 @@ from schemas.columns import UTC_MICROSECONDS
 from schemas.finding import TelemetryHealth
 from schemas.incident import Incident
 from schemas.intake import Late
-from schemas.tables import TABLES, Table, empty
+from schemas.tables import TABLES, USUAL_INTERVALS_SECONDS, Table, empty
 from schemas.topology import Topology
 
 LATE_COLUMNS = pl.Schema({name: column.dtype for name, column in Late.columns().items()})
@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """detectors: who judges. intervals_seconds: how often each table is sampled, as its source says."""
+    """detectors: who judges. intervals_seconds: sampling interval of each table, as its source says."""
 
     detectors: tuple[Detector, ...]
     topology: Topology
@@ -103,7 +103,8 @@ class Engine:
         )  # fmt: skip
 
     def _context(self, state: EngineState, now: datetime) -> Context:
-        return Context(now=now, began=state.began, topology=self.topology, intervals_seconds=self.intervals_seconds)
+        intervals = {**USUAL_INTERVALS_SECONDS, **self.intervals_seconds}
+        return Context(now=now, began=state.began, topology=self.topology, intervals_seconds=intervals)
 
     def _admit_in_time(
         self, state: EngineState, batch: Batch

@@ -16,7 +16,8 @@ from schemas.incident import Incident
 CAUSE_COLUMNS = pl.Schema(
     {
         "cause": pl.String, "incidents": pl.Int64, "gpus": pl.Int64, "gpu_hours_lost": pl.Float64,
-        "detected_median_seconds": pl.Float64, "detected_worst_seconds": pl.Float64, "lasted_median_seconds": pl.Float64,
+        "detected_median_seconds": pl.Float64, "detected_worst_seconds": pl.Float64,
+        "lasted_median_seconds": pl.Float64,
     }
 )  # fmt: skip
 
@@ -90,7 +91,8 @@ def _covered(spans: Sequence[tuple[datetime, datetime]]) -> timedelta:
 def _watched(telemetry: TelemetryStore, starts_at: datetime, ends_at: datetime) -> tuple[int, float]:
     """GPUs seen, and GPU-hours: for every GPU the minutes in which it was heard."""
     found = telemetry.query(
-        "select count(distinct (node, gpu)) as gpus, count(distinct (node, gpu, date_trunc('minute', time))) / 60.0 as hours "
+        "select count(distinct (node, gpu)) as gpus, "
+        "count(distinct (node, gpu, date_trunc('minute', time))) / 60.0 as hours "
         "from gpu where time >= ? and time < ?",
         [starts_at, ends_at],
     )
@@ -107,8 +109,8 @@ def _by_cause(incidents: Sequence[Incident], starts_at: datetime, ends_at: datet
         )
         rows.append(
             (
-                cause, len(these), len({gpu for one in these for gpu in one.members}), lost_hours(these, starts_at, ends_at),
-                after.median(), after.max(), lasted.median(),
+                cause, len(these), len({gpu for one in these for gpu in one.members}),
+                lost_hours(these, starts_at, ends_at), after.median(), after.max(), lasted.median(),
             )
         )  # fmt: skip
     return pl.DataFrame(rows, schema=CAUSE_COLUMNS, orient="row").sort(

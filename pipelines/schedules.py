@@ -17,7 +17,8 @@ from pipelines.telemetry_store import StoreUnavailable
 from pipelines.workplace import SCHEDULED, Workplace
 
 PENDING = [
-    dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
 ]  # fmt: skip
 FORGOTTEN_AT_ONCE = 200
 # Everything a run says is in the UI; the terminal shows what goes wrong.
@@ -70,7 +71,7 @@ def report_every_day(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
 
 @dg.sensor(
     name="kafka_lag", job=ingest_job, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Starts an ingest from Kafka as soon as many messages wait. Asks for a few seconds at most, reads none.",
+    description="Starts an ingest from Kafka as soon as many messages wait. Asks for seconds at most, reads none.",
 )  # fmt: skip
 def kafka_lag_sensor(
     context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]

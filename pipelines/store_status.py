@@ -46,7 +46,7 @@ def findings_by_cause(store: TelemetryStore, since: datetime | None, until: date
     if since is None or until is None:
         return {}
     counted = store.query(
-        "select cause, count(*) as n from findings where active and time >= ? and time < ? group by cause order by cause",
+        "select cause, count(*) from findings where active and time >= ? and time < ? group by cause order by cause",
         [since, until],
     )
     return dict(counted.iter_rows())
@@ -103,7 +103,8 @@ def recent_rows(
 ) -> pl.DataFrame:
     """The last stretch of a table: what the latest runs brought."""
     since = None if newest is None else newest - span
-    return connection.sql(f"select * from {table.name} where {table.time} >= ?", params=[since]).pl()
+    rows: pl.DataFrame = connection.sql(f"select * from {table.name} where {table.time} >= ?", params=[since]).pl()
+    return rows
 
 
 def newest_of(connection: duckdb.DuckDBPyConnection, table: Table) -> datetime | None:

@@ -17,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
+from pipelines.settings import configured, load_settings
 from pipelines.sources.live_simulation import SINCE_VARIABLE, SPEC
 from pipelines.workplace import REFUSALS, Workplace
-from pipelines.settings import configured, load_settings
 
 PORT = 3000
 # So much has already happened when the UI opens, so that the first run has something to show.
@@ -176,7 +176,8 @@ def _greeting(port: int, workplace: Workplace) -> str:
         f"hotspare: http://localhost:{port} is open\n"
         f"  assets   http://localhost:{port}/asset-groups\n"
         f"  runs     http://localhost:{port}/runs (the first one at the next full minute)\n"
-        f"  source   {workplace.settings.dagster.scheduled_source}, every minute, into {store.telemetry} and {store.operations}\n"
+        f"  source   {workplace.settings.dagster.scheduled_source}, every minute\n"
+        f"  stores   {store.telemetry} and {store.operations}\n"
         f"  drop     recordings and files put into {workplace.settings.dagster.drop_folder} are ingested\n"
         "  stop     Ctrl-C\n"
     )

@@ -228,19 +228,23 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
 
 
 def _estimated_intervals(frames: Mapping[str, pl.LazyFrame], given: set[str]) -> dict[str, float]:
-    """For tables of samples that have no interval: the median gap between times of one source."""
+    """For tables of samples that have no interval: the median gap between the rows of one entity, as they arrived.
+
+    Per entity and not per source, because a node's GPUs need not arrive at one instant.
+    """
     found = {}
     for name, frame in frames.items():
         table = TABLE_BY_NAME[name]
         if table.interval_seconds is None or name in given or table.source not in frame.collect_schema():
             continue
+        entity = [column for column in table.key if column in frame.collect_schema()]
         gap = (
-            frame.select(table.source, _KEY).unique().sort(table.source, _KEY)
-            .select(pl.col(_KEY).diff().over(table.source).dt.total_microseconds().median())
+            frame.select(*entity, _KEY).unique().sort(*entity, _KEY)
+            .select(pl.col(_KEY).diff().over(entity).dt.total_microseconds().median())
             .collect().item()
         )  # fmt: skip
         if gap:
-            found[name] = gap / 1e6
+            found[name] = round(gap / 1e6, 3)
     return found
 
 

@@ -40,7 +40,8 @@ def hourly_segments(
     shown = [{"table": name, "rows": rows[name], "bytes": size[name]} for name in sorted(rows)]
     return dg.MaterializeResult(
         metadata={
-            "segments": len(sealed), "rows_sealed": rows.total(), "bytes_written": size.total(), "segments_dropped": len(dropped),
+            "segments": len(sealed), "rows_sealed": rows.total(), "bytes_written": size.total(),
+            "segments_dropped": len(dropped),
             "folder": dg.MetadataValue.path(str(workplace.telemetry.segments.absolute())),
             **table("sealed", ("table", "rows", "bytes"), shown),
         }

@@ -2,8 +2,8 @@
 
 import logging
 import sys
+from typing import cast
 
-import click
 import structlog
 import typer
 
@@ -27,6 +27,8 @@ from replay.recording import RecordingError
 from replay.scenario import ScenarioError
 from schemas.formats.decoded import Unreadable
 
+# typer shows no public name for it, only for its subclass
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
 EXPECTED = (
     Refused, SettingsError, SourceError, RecordingError, ScenarioError, Unreadable, Held,
     telemetry_store.StoreUnavailable, telemetry_schema.NewerStore,
@@ -69,16 +71,24 @@ def main() -> None:
         code = app(standalone_mode=False)
     except EXPECTED as error:
         code = _refuse(str(error))
-    except click.exceptions.NoArgsIsHelpError as error:
-        code = _refuse(error.format_message())
-    except click.ClickException as error:
-        code = _refuse(f"{error.format_message()} (see hotspare --help)")
-    except (click.Abort, KeyboardInterrupt):
+    except typer.Exit as end:
+        code = end.exit_code
+    except UsageError as error:
+        code = _misused(error.format_message())
+    except (typer.Abort, KeyboardInterrupt):
         code = _refuse("stopped")
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has seen enough
         code = 0
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _misused(message: str) -> int:
+    """Without any argument the message is the help itself."""
+    if message.startswith("Usage:"):
+        sys.stderr.write(message + "\n")
+        return WRONG_USE
+    return _refuse(f"{message.rstrip('.')} (see hotspare --help)")
 
 
 def _refuse(line: str) -> int:

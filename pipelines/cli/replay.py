@@ -33,7 +33,7 @@ def replay(
     diff: Annotated[str | None, typer.Option(help="Second settings file: show what it would change.")] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed for a scenario.")] = None,
     settings: SettingsFile = None,
-    as_json: AsJson = False,  # noqa: FBT002: a command-line flag
+    as_json: AsJson = False,
 ) -> int:
     """Replay a source through the detectors and show incidents and what recovery would do."""
     chosen = settings_at(settings)

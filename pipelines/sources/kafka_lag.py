@@ -1,4 +1,4 @@
-"""How many messages wait on the brokers, asked quickly: whoever asks must not be kept waiting by a broker that is away."""
+"""How many messages wait on the brokers, asked quickly: a broker that is away must not keep the daemon waiting."""
 
 import socket
 from collections.abc import Mapping

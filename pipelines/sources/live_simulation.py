@@ -72,7 +72,7 @@ class LiveSimulation:
         yield from passed.arrivals(offsets)
 
     def _windows(self, done: datetime, until: datetime) -> Iterator[Window]:
-        """Windows of every cycle that reaches into done..until. A cycle is made anew from its beginning: it is cheap."""
+        """Windows of every cycle that reaches into done..until. A cycle is made from its beginning: it is cheap."""
         number = (done - self.since) // timedelta(seconds=CYCLE_SECONDS)
         while self.since + timedelta(seconds=number * CYCLE_SECONDS) < until:
             for window in simulate(self.cycle(number), self.topology, window_seconds=WINDOW_SECONDS):

@@ -30,9 +30,11 @@ class Serving:
 def console_app(operations: OperationsStore, serving: Serving) -> Starlette:
     page = Environment(autoescape=True).from_string((files("pipelines") / "web" / "console.html").read_text("utf-8"))
 
+    resolved: tuple[State, ...] = ("resolved",)
+
     def index(_: Request) -> Response:
         incidents = operations.incidents(states=OPEN, limit=200)
-        recent = operations.incidents(states=("resolved",), limit=50)
+        recent = operations.incidents(states=resolved, limit=50)
         actions = Ledger(operations).actions(limit=100)
         text = page.render(
             incidents=incidents, recent=recent, actions=actions, tally=serving.tally(), trouble=serving.trouble()

@@ -21,8 +21,13 @@ name = "small"
 seed = 3
 starts_at = 2026-03-02T09:00:00Z
 duration_seconds = 120
-[topology]
-parameters = { pods = 1, superblocks_per_pod = 1, nodes_per_superblock = 4, nodes_per_leaf = 4, nodes_per_pdu = 4, nodes_per_cdu = 4 }
+[topology.parameters]
+pods = 1
+superblocks_per_pod = 1
+nodes_per_superblock = 4
+nodes_per_leaf = 4
+nodes_per_pdu = 4
+nodes_per_cdu = 4
 [[fault]]
 fault = "pump_failure"
 at_seconds = 60
@@ -41,7 +46,8 @@ def scenario(tmp_path_factory):
 def workplace(folder):
     values = {
         "store": {
-            "telemetry": str(folder / "t.duckdb"), "operations": str(folder / "o.sqlite"), "actions": str(folder / "a.jsonl"),
+            "telemetry": str(folder / "t.duckdb"), "operations": str(folder / "o.sqlite"),
+            "actions": str(folder / "a.jsonl"),
         }
     }  # fmt: skip
     return Workplace(settings=settings_from(values, "test"), clock=lambda: SOON)

@@ -58,7 +58,7 @@ def test_faults_begin_and_end_within_their_cycle_and_move_on():
     places = []
     for number in range(3):
         faults = at(0).cycle(number).faults
-        assert all(0 <= fault.at_seconds and fault.at_seconds + fault.lasts_seconds < CYCLE_SECONDS for fault in faults)
+        assert all(fault.at_seconds >= 0 and fault.at_seconds + fault.lasts_seconds < CYCLE_SECONDS for fault in faults)
         places.append({(fault.fault, fault.entity or fault.roots) for fault in faults})
     assert places[0] != places[1] != places[2]
 
