@@ -21,8 +21,8 @@ PENDING = [
     dg.DagsterRunStatus.STARTED,
 ]  # fmt: skip
 FORGOTTEN_AT_ONCE = 200
-# Everything a run says is in the UI; the terminal shows what goes wrong.
-QUIET = {"console": {"config": {"log_level": "ERROR"}}}
+# Everything a run says is in the UI; the terminal of `make ui` stays quiet.
+QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 ingest_job = dg.define_asset_job(
     "ingest_job", selection=dg.AssetSelection.assets(ingest),
@@ -115,7 +115,7 @@ def drop_folder_sensor(
 
 
 @dg.sensor(
-    name="old_runs", minimum_interval_seconds=600, default_status=dg.DefaultSensorStatus.RUNNING, target=ingest_job,
+    name="old_runs", minimum_interval_seconds=600, default_status=dg.DefaultSensorStatus.RUNNING,
     description="Forgets finished ingest runs older than dagster.keep_runs_days: 1,440 a day would fill the disk.",
 )  # fmt: skip
 def old_runs_sensor(context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]) -> dg.SkipReason:

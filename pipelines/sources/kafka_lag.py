@@ -18,7 +18,7 @@ def kafka_lag(settings: KafkaSettings, formats: Mapping[str, str], stored: Offse
     """Unread messages by topic of ours. Raises SourceError when no broker answers within about ANSWER_SECONDS."""
     _knock(settings.bootstrap_servers)
     quick = settings.model_copy(update={"timeout_seconds": min(settings.timeout_seconds, ANSWER_SECONDS)})
-    with consumer(quick, default_api_timeout_ms=int(ANSWER_SECONDS * 1000)) as client:
+    with consumer(quick) as client:
         partitions = [
             TopicPartition(topic, partition)
             for topic in sorted(client.topics())

@@ -56,6 +56,11 @@ def go_to(client: KafkaConsumer, partitions: list[TopicPartition], since: dateti
 
 def poll(client: KafkaConsumer, milliseconds: int) -> tuple[dict[TopicPartition, list[ConsumerRecord]], pl.DataFrame]:
     """What came, and quarantine rows where retention overtook us; there reading goes on at what is left."""
+    # kafka-python 3.0.12 gives back what a paused partition had fetched only once this is None, and leaves a used-up
+    # batch there: with nothing else to read a partition that was resumed would never go on.
+    fetcher = client._fetcher  # noqa: SLF001  see above
+    if not fetcher._next_partition_records:  # noqa: SLF001  see above
+        fetcher._next_partition_records = None  # noqa: SLF001  see above
     try:
         return client.poll(timeout_ms=milliseconds), NO_GAPS
     except OffsetOutOfRangeError as error:

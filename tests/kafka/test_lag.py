@@ -26,11 +26,15 @@ def waiting(broker: Broker, tmp_path):
         "dagster": {"lag_messages_minimum": MESSAGES},
     }
     place = Workplace(settings=settings_from(values, "test"))
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(MESSAGES):
-            producer.send(f"{place.settings.kafka.topic_prefix}power", str(number).encode(), partition=0)
-        producer.flush(timeout=10)
-    return place
+    topic = f"{place.settings.kafka.topic_prefix}power"
+    with broker.admin() as admin:
+        admin.create_topics({topic: {"num_partitions": 1}}, wait_for_metadata=True)
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(MESSAGES):
+                producer.send(topic, str(number).encode(), partition=0)
+            producer.flush(timeout=10)
+        yield place
+        admin.delete_topics([topic])
 
 
 def test_lag_counts_messages_past_the_stored_offsets(waiting):
