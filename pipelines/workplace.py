@@ -1,4 +1,4 @@
-"""Settings, both stores and the shared loop, put together once for whoever takes telemetry in: Dagster and the demo."""
+"""Settings, both stores and the shared loop, put together once for whoever takes telemetry in."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,16 +57,19 @@ class Workplace:
         """The source that `spec` names; "scheduled" is the one that the settings give to the schedule."""
         return source_for(self.settings.dagster.scheduled_source if spec == SCHEDULED else spec, self.settings)
 
-    def ingest(self, source: Source, role: str) -> Tally:
-        """One pass over the source into both stores, alone: raises Held while another process ingests."""
+    def stream(self, source: Source, operations: OperationsStore) -> Stream:
+        """The shared loop over a source, into both stores. What is enforced is written to the action log."""
         log = LogExecutor(self.settings.store.actions)
+        return Stream(
+            source=source, detectors=configured(self.settings), store=self.telemetry,
+            responder=Responder(
+                operations=operations, settings=self.settings.recovery,
+                executors=dict.fromkeys(get_args(ActionKind), log),
+            ),
+            buffered_rows_maximum=self.settings.limits.buffered_rows_maximum,
+        )  # fmt: skip
+
+    def ingest(self, source: Source, role: str) -> Tally:
+        """One pass over the source, alone: raises Held while another process ingests."""
         with self.operations() as operations, ingesting(operations, role):
-            stream = Stream(
-                source=source, detectors=configured(self.settings), store=self.telemetry,
-                responder=Responder(
-                    operations=operations, settings=self.settings.recovery,
-                    executors=dict.fromkeys(get_args(ActionKind), log),
-                ),
-                buffered_rows_maximum=self.settings.limits.buffered_rows_maximum,
-            )  # fmt: skip
-            return stream.run(self.progress)
+            return self.stream(source, operations).run(self.progress)

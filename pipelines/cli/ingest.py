@@ -7,11 +7,9 @@ import typer
 
 from pipelines.cli.output import AsJson, Refused, SettingsFile, print_json
 from pipelines.cli.replay import replay_document, show_tally
-from pipelines.cli.session import operations_store, responder, settings_at, telemetry_store, with_progress
-from pipelines.lease import ingesting
-from pipelines.settings import configured
+from pipelines.cli.session import progress_bar, settings_at
 from pipelines.sources.choose import source_for
-from pipelines.stream import Stream
+from pipelines.workplace import Workplace
 
 FILES = "a file in a known format, a recording folder, a folder of files, a scenario, or kafka"
 
@@ -24,19 +22,14 @@ def ingest(
 ) -> int:
     """Take telemetry into DuckDB, judge it, and open incidents. Running it again takes only what is new."""
     chosen = settings_at(settings)
-    operations = operations_store(chosen)
     documents = []
-    with ingesting(operations):
-        for spec in (path for given in source for path in _expanded(given)):
-            found = source_for(spec, chosen, node=node)
-            stream = Stream(
-                source=found, detectors=configured(chosen), responder=responder(chosen, operations),
-                store=telemetry_store(chosen), buffered_rows_maximum=chosen.limits.buffered_rows_maximum,
-            )  # fmt: skip
-            tally = with_progress(found, stream.run, quiet=as_json)
-            documents.append({"source": spec, **replay_document(tally)})
-            if not as_json:
-                show_tally(tally, title=spec)
+    for spec in (path for given in source for path in _expanded(given)):
+        found = source_for(spec, chosen, node=node)
+        with progress_bar(found.span_seconds, quiet=as_json) as show:
+            tally = Workplace(settings=chosen, progress=show).ingest(found, "ingest")
+        documents.append({"source": spec, **replay_document(tally)})
+        if not as_json:
+            show_tally(tally, title=spec)
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"sources": documents})
     return 0

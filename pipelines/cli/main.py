@@ -7,7 +7,7 @@ from typing import cast
 import structlog
 import typer
 
-from pipelines import operations_database, operations_records, telemetry_schema, telemetry_store
+from pipelines import operations_records
 from pipelines.cli.cable import cable
 from pipelines.cli.demo import demo
 from pipelines.cli.doctor import doctor
@@ -20,20 +20,11 @@ from pipelines.cli.score import score
 from pipelines.cli.serve import serve
 from pipelines.cli.simulate import run_simulation
 from pipelines.cli.topology import topology
-from pipelines.lease import Held
-from pipelines.settings import SettingsError
-from pipelines.sources.contract import SourceError
-from replay.recording import RecordingError
-from replay.scenario import ScenarioError
-from schemas.formats.decoded import Unreadable
+from pipelines.workplace import REFUSALS
 
 # typer shows no public name for it, only for its subclass
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
-EXPECTED = (
-    Refused, SettingsError, SourceError, RecordingError, ScenarioError, Unreadable, Held,
-    telemetry_store.StoreUnavailable, telemetry_schema.NewerStore,
-    operations_database.StoreUnavailable, operations_records.NotFound,
-)  # fmt: skip
+EXPECTED = (Refused, operations_records.NotFound, *REFUSALS)
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,

@@ -11,14 +11,16 @@ import typer
 import uvicorn
 
 from pipelines.cli.output import FOUND_SOMETHING, SettingsFile, console
-from pipelines.cli.session import operations_store, responder, settings_at, telemetry_store
+from pipelines.cli.session import operations_store, settings_at
 from pipelines.lease import ingesting
-from pipelines.settings import Settings, configured
+from pipelines.operations_store import OperationsStore
+from pipelines.settings import Settings
 from pipelines.sources.choose import topology_of
 from pipelines.sources.contract import SourceError
 from pipelines.sources.kafka import KafkaSource
-from pipelines.stream import Responder, Stream, Tally
+from pipelines.stream import Tally
 from pipelines.web.console import Serving, console_app
+from pipelines.workplace import Workplace
 
 log = structlog.get_logger()
 BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -29,7 +31,7 @@ class Loop:
     """The streaming loop in its own thread; a broker that is away is tried again, with growing pauses."""
 
     settings: Settings
-    responder: Responder
+    operations: OperationsStore
     stopping: threading.Event = field(default_factory=threading.Event)
     tally: Tally = field(default_factory=Tally)
     trouble: str | None = "has not read anything yet"
@@ -41,10 +43,7 @@ class Loop:
             settings=chosen.kafka, limits=chosen.limits, formats=dict(chosen.topics), topology=topology_of(chosen),
             following=lambda: not self.stopping.is_set(),
         )  # fmt: skip
-        stream = Stream(
-            source=source, detectors=configured(chosen), responder=self.responder, store=telemetry_store(chosen),
-            buffered_rows_maximum=chosen.limits.buffered_rows_maximum,
-        )  # fmt: skip
+        stream = Workplace(settings=chosen).stream(source, self.operations)
         try:
             while not self.stopping.is_set():
                 try:
@@ -73,7 +72,7 @@ def serve(
     chosen = settings_at(settings)
     operations = operations_store(chosen)
     with ingesting(operations, "serve"):
-        loop = Loop(chosen, responder(chosen, operations))
+        loop = Loop(chosen, operations)
         thread = threading.Thread(target=loop.run, name="stream")
         serving = Serving(tally=lambda: loop.tally, trouble=lambda: loop.trouble, alive=thread.is_alive)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -3,18 +3,15 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.cli.output import console
 from pipelines.operations_store import OperationsStore
-from pipelines.recovery.executors.log import LogExecutor
 from pipelines.settings import Settings, configured, load_settings
 from pipelines.sources.contract import Source
 from pipelines.stream import Responder, Stream, Tally
 from pipelines.telemetry_store import TelemetryStore
-from schemas.action import ActionKind
 
 
 def settings_at(path: str | None) -> Settings:
@@ -27,14 +24,6 @@ def telemetry_store(settings: Settings) -> TelemetryStore:
 
 def operations_store(settings: Settings) -> OperationsStore:
     return OperationsStore.open(settings.store.operations)
-
-
-def responder(settings: Settings, operations: OperationsStore) -> Responder:
-    """Incidents go into the operations store; what is enforced is written to the action log."""
-    log = LogExecutor(settings.store.actions)
-    return Responder(
-        operations=operations, settings=settings.recovery, executors=dict.fromkeys(get_args(ActionKind), log)
-    )
 
 
 def replayed(source: Source, settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> Tally:

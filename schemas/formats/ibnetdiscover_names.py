@@ -69,7 +69,7 @@ def _slashless(name: str) -> str:
 
 def _numbered(keys: list[str], devices: Mapping[str, Device]) -> dict[str, int]:
     """By the number that descriptions give when all do and differ, else by natural order of the descriptions."""
-    given = {key: _given_number(devices[key].description) for key in keys}
+    given = {key: given_number(devices[key].description) for key in keys}
     numbers = {key: number for key, number in given.items() if number is not None}
     if len(numbers) == len(keys) == len(set(numbers.values())):
         return numbers
@@ -77,7 +77,8 @@ def _numbered(keys: list[str], devices: Mapping[str, Device]) -> dict[str, int]:
     return {key: number for number, key in enumerate(in_order)}
 
 
-def _given_number(description: str) -> int | None:
+def given_number(description: str) -> int | None:
+    """The HCA's number, from 0, that its description ends in; None where it says none."""
     found = _NUMBERED.search(description)
     if found is None or found["from_one"] == "0":
         return None

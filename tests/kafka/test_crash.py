@@ -1,10 +1,7 @@
 """Killing an ingest from Kafka anywhere and starting it again gives what an uninterrupted one gives."""
 
 import multiprocessing
-import os
 import random
-import signal
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +10,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from detectors.coolant.pump_failure import PumpFailure
 from pipelines import telemetry_store as module
 from pipelines.operations_store import OperationsStore
-from pipelines.settings import KafkaSettings
 from pipelines.stream import Tally
 from replay.simulate import topology_of
 from schemas.topology import Topology
 from tests.kafka.broker import Broker
+from tests.kafka.ingest_child import DETECTORS, ingest
 from tests.kafka.streaming import (
     Place,
     contents,
@@ -33,10 +29,8 @@ from tests.kafka.streaming import (
     scenario,
     send_scenario,
 )
-from tests.pipelines.telemetry_rows import Hot
 
 pytestmark = pytest.mark.kafka
-DETECTORS = (PumpFailure(), Hot())
 BATCH = 60
 
 
@@ -132,15 +126,22 @@ def attempt(place_: Place, topology: Topology, folder: Path, batch: int = BATCH)
         return None
 
 
-def points(folder: Path, chosen: Sequence[int], place_: Place, topology: Topology, patch: pytest.MonkeyPatch) -> int:
+def points(
+    folder: Path,
+    chosen: Sequence[int],
+    place_: Place,
+    topology: Topology,
+    patch: pytest.MonkeyPatch,
+    batch: int = BATCH,
+) -> int:
     """One ingest that is killed at these points of its consecutive lives, and then left alone. How often it was."""
     kills = 0
     for point in chosen:
         with killed_at(patch, point):
-            if attempt(place_, topology, folder) is not None:
+            if attempt(place_, topology, folder, batch) is not None:
                 break
         kills += 1
-    attempt(place_, topology, folder)
+    attempt(place_, topology, folder, batch)
     return kills
 
 
@@ -152,12 +153,41 @@ def test_killed_at_every_statement_of_its_first_flush(
     assert kills >= 60
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_killed_at_random_points_of_all_its_lives(
     filled: Place, topology: Topology, uninterrupted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     seed: int,
 ) -> None:  # fmt: skip
     chosen = random.Random(seed)
-    lives = [chosen.randrange(20, 140) for _ in range(12)]
-    assert points(tmp_path, lives, filled, topology, monkeypatch) >= 5
+    lives = [chosen.randrange(10, 120) for _ in range(14)]
+    assert points(tmp_path, lives, filled, topology, monkeypatch, batch=23) >= 5
+    compare(tmp_path, uninterrupted)
+
+
+def test_a_process_that_is_killed_goes_on_where_it_was(
+    filled: Place, uninterrupted: dict[str, Any], tmp_path: Path
+) -> None:
+    """SIGKILL at moments of a seeded choice; the lease of the dead process does not keep the next one waiting."""
+    chosen, context = random.Random(24576), multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.kafka.ingest_child"])
+    killed = 0
+    for _ in range(12):
+        begins = context.Event()
+        child = context.Process(target=ingest, args=(filled.kafka.model_dump(), tmp_path, 23, "kafka_coolant", begins))
+        child.start()
+        assert begins.wait(60)
+        child.join(chosen.uniform(0.1, 1.2))
+        if child.is_alive():
+            child.kill()
+            killed += 1
+        child.join()
+        if child.exitcode == 0:
+            break
+    assert killed >= 3
+    last = context.Process(
+        target=ingest, args=(filled.kafka.model_dump(), tmp_path, 23, "kafka_coolant", context.Event())
+    )
+    last.start()
+    last.join(60)
+    assert last.exitcode == 0
     compare(tmp_path, uninterrupted)
