@@ -106,8 +106,12 @@ MERGES: tuple[Merge, ...] = (
     Merge(causes=("switch_lost",), over=("pod",), together=True),
     Merge(causes=("node_lost",), over=("rack", "superblock", "pdu"), together=True),
     Merge(causes=("gpu_fallen_off_bus", *BROKEN), over=("device",), together=True),
+    # Hosts of one feed brake together: it is the power, not each host (NVSentinel issue 1666).
+    Merge(causes=("gpu_power_brake",), over=("device", "pdu"), together=True),
     Merge(causes=("link_flap", "link_down"), over=("device", "bundle"), together=False),
     Merge(causes=SILENT, over=("table", "device"), together=False),
+    # All tables of a host have one clock.
+    Merge(causes=("clock_skew",), over=("device",), together=False),
 )
 
 SYMPTOMS: Mapping[tuple[str, str], frozenset[str]] = {

@@ -19,13 +19,14 @@ from schemas.columns import UTC_MICROSECONDS
 from schemas.finding import TelemetryHealth
 from schemas.incident import Incident
 from schemas.intake import Late
-from schemas.tables import TABLES, USUAL_INTERVALS_SECONDS, Table, empty
+from schemas.tables import INTAKE_TABLES, TABLES, USUAL_INTERVALS_SECONDS, Table, empty
 from schemas.topology import Topology
 
 LATE_COLUMNS = pl.Schema({name: column.dtype for name, column in Late.columns().items()})
 HEALTH_COLUMNS = pl.Schema({name: column.dtype for name, column in TelemetryHealth.columns().items()})
 SOURCE_COLUMNS = pl.Schema({"table": pl.String(), "source": pl.String(), "newest": UTC_MICROSECONDS})
 TABLE_SOURCES: Mapping[str, str] = {table.name: table.source for table in TABLES}
+SAID = "_said"
 NO_RULE = pl.lit(None, pl.String)
 ALLOWED_LATENESS_SECONDS: Mapping[str, float] = {"events": 0.0, "metrics": 1.0}
 
@@ -43,7 +44,8 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineState:
-    """now: watermark of the last step. sources: newest time per source. pending: rows the watermark has not passed.
+    """now: watermark of the last step. sources: newest time per source. pending: rows the watermark has not passed,
+    those put aside among them (what can be said of their source has its place in time too).
     recent: time and key of rows it has passed that a repeat could still say in time. detectors: state frame by name.
     """
 
@@ -90,7 +92,8 @@ class Engine:
         """Judge what has arrived up to the watermark. A watermark that goes back is held where it was."""
         now = max(batch.now, state.now)
         accepted, late, sources = self._admit_in_time(state, batch)
-        released, pending = _release(accepted, state.pending, now)
+        put_aside = {"late": late, "quarantine": batch.quarantined.drop_nulls(["time", "table", "source"])}
+        released, pending = _release({**accepted, **put_aside}, state.pending, now)
         findings, detectors = self._detect(state, released, now)
         incidents, correlation = correlate(findings, state.correlation, self._context(state, now))
         following = replace(
@@ -134,22 +137,26 @@ class Engine:
             frames = [frames[table.name] for frames in (recent, released) if table.name in frames]
             if not frames:
                 continue
-            newest = sources.filter(pl.col("table") == table.name).select(
-                pl.col("source").alias(table.source), "newest"
-            )
-            rows = pl.concat([frame.select(table.time, *table.key) for frame in frames])
-            rows = rows.join(newest, on=table.source, how="left").filter(
-                pl.col(table.time) >= pl.col("newest") - self._allowed(table)
+            newest = sources.filter(pl.col("table") == table.name).select(_sender="source", newest="newest")
+            rows = pl.concat(
+                frame.with_columns(_said=said_columns(table)).select(identity_of(table))
+                if SAID not in frame.columns else frame
+                for frame in frames
+            )  # fmt: skip
+            rows = (
+                rows.with_columns(_sender=sender_of(table))
+                .join(newest, on="_sender", how="left")
+                .filter(pl.col(table.time) >= pl.col("newest") - self._allowed(table))
             )
             if not rows.is_empty():
-                kept[table.name] = rows.drop("newest")
+                kept[table.name] = rows.drop("newest", "_sender")
         return kept
 
     def _detect(
         self, state: EngineState, released: Mapping[str, pl.DataFrame], now: datetime
     ) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
         context = self._context(state, now)
-        rows = {table.schema: released.get(table.name, empty(table)) for table in TABLES}
+        rows = {table.schema: released.get(table.name, empty(table)) for table in (*TABLES, *INTAKE_TABLES)}
         said: list[pl.DataFrame] = [pl.DataFrame(schema=FINDING_COLUMNS)]
         states: dict[str, pl.DataFrame] = {}
         for detector in self.detectors:
@@ -160,10 +167,15 @@ class Engine:
         return ordered(*said), states
 
 
+def sender_of(table: Table) -> pl.Expr:
+    """Whose order of rows says what is late: the source, or each of its independent senders."""
+    return pl.concat_str(table.source, *table.senders, separator="/")
+
+
 def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """SOURCE_COLUMNS with these rows seen too."""
     seen = [
-        tables[table.name].group_by(source=table.source).agg(newest=pl.col(table.time).max())
+        tables[table.name].group_by(source=sender_of(table)).agg(newest=pl.col(table.time).max())
         .select(pl.lit(table.name).alias("table"), "source", "newest")
         for table in TABLES if table.name in tables
     ]  # fmt: skip
@@ -173,32 +185,50 @@ def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -
 def _split_late(
     table: Table, rows: pl.DataFrame, newest: pl.DataFrame, allowed: timedelta
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows in time, and LATE_COLUMNS for those behind their source's newest row by more than is allowed.
+    """Rows in time, and LATE_COLUMNS for those behind their sender's newest row by more than is allowed.
 
-    Newest is what the source had sent before the row, in order of arrival, so that cutting the batch changes nothing.
+    Newest is what the sender had sent before the row, in order of arrival, so that cutting the batch changes nothing.
     """
-    known = rows.join(newest.select(pl.col("source").alias(table.source), "newest"), on=table.source, how="left")
-    before = pl.max_horizontal(pl.col(table.time).cum_max().shift(1).over(table.source), pl.col("newest"))
-    behind = before - pl.col(table.time)
-    marked = known.with_columns(_behind=behind).drop("newest")
+    known = rows.with_columns(_sender=sender_of(table)).join(
+        newest.select(_sender="source", newest="newest"), on="_sender", how="left", maintain_order="left"
+    )
+    before = pl.max_horizontal(pl.col(table.time).cum_max().shift(1).over("_sender"), pl.col("newest"))
+    marked = known.with_columns(_behind=before - pl.col(table.time)).drop("newest", "_sender")
     is_late = (pl.col("_behind") > allowed).fill_null(value=False)
     late = marked.filter(is_late)
     if late.is_empty():
         return rows, pl.DataFrame(schema=LATE_COLUMNS)
     return marked.filter(~is_late).drop("_behind"), late.select(
         time=pl.col(table.time), table=pl.lit(table.name), source=pl.col(table.source),
-        behind_seconds=pl.col("_behind").dt.total_microseconds() / 1e6,
+        behind_seconds=(pl.col("_behind").dt.total_microseconds() * 1e-6).round(6),
         row=pl.struct(rows.columns).struct.json_encode(),
     )  # fmt: skip
 
 
 def _unrepeated(table: Table, rows: pl.DataFrame, said: list[pl.DataFrame]) -> pl.DataFrame:
-    """Rows without those that say again what an earlier one said: a producer that retries may send twice."""
-    identity = [table.time, *table.key]
-    once = rows.unique(identity, keep="first", maintain_order=True)
+    """Rows without those that say again what an earlier one said: a producer that retries may send twice.
+
+    A row that fills other columns than an earlier one of its entity and time is no repeat but another part of it, as
+    from a stream of single metrics. Parts stay rows of their own: joining them would depend on the cut.
+    """
+    identity = identity_of(table)
+    once = rows.with_columns(_said=said_columns(table)).unique(identity, keep="first", maintain_order=True)
     for earlier in said:
-        once = once.join(earlier, on=identity, how="anti", nulls_equal=True, maintain_order="left")
-    return once
+        known = earlier if SAID in earlier.columns else earlier.with_columns(_said=said_columns(table))
+        once = once.join(known, on=identity, how="anti", nulls_equal=True, maintain_order="left")
+    return once.drop(SAID)
+
+
+def identity_of(table: Table) -> list[str]:
+    """What two rows share when one repeats the other."""
+    return [table.time, *table.key, SAID]
+
+
+def said_columns(table: Table) -> pl.Expr:
+    """Which columns a row fills, as the bits of a number."""
+    values = [name for name in table.columns if name not in (table.time, *table.key)]
+    filled = (pl.col(name).is_not_null().cast(pl.Int64) * (1 << bit) for bit, name in enumerate(values))
+    return pl.sum_horizontal(pl.lit(0, pl.Int64), *filled)
 
 
 def _release(
@@ -206,13 +236,13 @@ def _release(
 ) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
     released: dict[str, pl.DataFrame] = {}
     waiting: dict[str, pl.DataFrame] = {}
-    for table in TABLES:
+    for table in (*TABLES, *INTAKE_TABLES):
         frames = [frames[table.name] for frames in (pending, accepted) if table.name in frames]
         if not frames:
             continue
         rows = pl.concat(frames)
         passed = pl.col(table.time) < now
-        released[table.name] = rows.filter(passed).sort(table.time, *table.key, nulls_last=True)
+        released[table.name] = rows.filter(passed).sort(table.time, *table.key, nulls_last=True, maintain_order=True)
         held = rows.filter(~passed)
         if not held.is_empty():
             waiting[table.name] = held

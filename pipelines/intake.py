@@ -1,10 +1,13 @@
-"""From decoded pieces to a batch: every source brings its rows through the door here."""
+"""From decoded pieces to a batch: every source brings its rows through the door here, and under their one name."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from pipelines.engine import Batch
+from pipelines.source_notes import SourceNotes, together
 from schemas.admission import QUARANTINE_COLUMNS, Admitted, Origin, admit
+from schemas.identity import Identities, resolve
 from schemas.tables import TABLE_BY_NAME, TABLES
 
 
@@ -19,11 +22,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Intake:
-    """tables: good rows by table, in order of arrival. quarantined: the others. ignored: "table.column" -> rows."""
+    """tables: good rows by table, in order of arrival. quarantined: the others. ignored: "table.column" -> rows.
+    notes: what was seen of the sources.
+    """
 
     tables: dict[str, pl.DataFrame]
     quarantined: pl.DataFrame
     ignored: dict[str, int]
+    notes: SourceNotes = field(default_factory=SourceNotes)
 
 
 def take_in(pieces: list[Piece], rejects: pl.DataFrame | None = None) -> Intake:
@@ -70,4 +76,14 @@ def joined(parts: list[Intake]) -> Intake:
         {name: pl.concat([part.tables[name] for part in parts if name in part.tables]) for name in names},
         pl.concat([pl.DataFrame(schema=QUARANTINE_COLUMNS), *(part.quarantined for part in parts)]),
         ignored,
+        together(part.notes for part in parts),
     )
+
+
+def identified(
+    batch: Batch, notes: SourceNotes, identities: Identities, said: pl.DataFrame
+) -> tuple[Batch, SourceNotes]:
+    """The batch under canonical names, and the notes with what it tells of names. said: aliases learned so far."""
+    found = resolve(batch.tables, identities, said)
+    names = SourceNotes(learned=found.learned, unresolved=found.unresolved)
+    return replace(batch, tables=found.tables), together([notes, names])

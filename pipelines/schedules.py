@@ -11,6 +11,7 @@ from pipelines.assets.ingest import IngestConfig, ingest
 from pipelines.assets.reports import reliability_report
 from pipelines.assets.segments import hourly_segments
 from pipelines.drop_folder import entries
+from pipelines.sources.choose import topic_formats
 from pipelines.sources.contract import SourceError
 from pipelines.sources.kafka_lag import kafka_lag
 from pipelines.telemetry_store import StoreUnavailable
@@ -80,7 +81,7 @@ def kafka_lag_sensor(
     store = replace(workplace.telemetry, busy_seconds=1.0)
     try:
         stored = store.offsets("kafka") if store.path.exists() else {}
-        lag = kafka_lag(settings.kafka, settings.topics, stored)
+        lag = kafka_lag(settings.kafka, topic_formats(settings), stored)
     except (SourceError, StoreUnavailable) as away:
         return dg.SkipReason(str(away))
     waiting = sum(lag.values())

@@ -8,13 +8,16 @@ import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from detectors.catalog import CATALOG
 from detectors.contract import Detector
+from pipelines.mapped_formats import MappingSettings, ModbusSettings
 from pipelines.recovery.settings import RecoverySettings
+from schemas.identity import ALIAS_COLUMNS, alias_table
 
 
 class SettingsError(ValueError):
@@ -95,14 +98,47 @@ class DagsterSettings(Section):
     keep_runs_days: float = Field(default=3.0, gt=0)
 
 
+class IdentitySettings(Section):
+    """Other names of what the topology names. domains: endings of host names that mean nothing. hosts, devices,
+    guids: name or GUID -> node or device. uuids: GPU -> node/slot. slots: pattern of nodes -> PCI address -> slot, as
+    nodes of one model share them. file: a CSV of kind, alias, entity with more (host, device, guid, uuid, pci).
+    """
+
+    domains: tuple[str, ...] = ()
+    hosts: dict[str, str] = Field(default_factory=dict)
+    devices: dict[str, str] = Field(default_factory=dict)
+    guids: dict[str, str] = Field(default_factory=dict)
+    uuids: dict[str, str] = Field(default_factory=dict)
+    slots: dict[str, dict[str, int]] = Field(default_factory=dict)
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _spelled(self) -> Self:
+        alias_table(self.rows())
+        return self
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Kind, alias, entity. Names of a whole pattern come first, so that what is said of one holds."""
+        slots = [
+            ("pci", f"{pattern} {address}", f"*/{slot}")
+            for pattern, addresses in self.slots.items()
+            for address, slot in addresses.items()
+        ]
+        named = (("host", self.hosts), ("device", self.devices), ("guid", self.guids), ("uuid", self.uuids))
+        return [*slots, *((kind, alias, entity) for kind, names in named for alias, entity in names.items())]
+
+
 class Settings(Section):
     store: StoreSettings = StoreSettings()
     kafka: KafkaSettings = KafkaSettings()
     topology: TopologySettings = TopologySettings()
+    identity: IdentitySettings = IdentitySettings()
     limits: LimitSettings = LimitSettings()
     recovery: RecoverySettings = RecoverySettings()
     dagster: DagsterSettings = DagsterSettings()
     topics: dict[str, str] = Field(default_factory=dict, description="topic -> format, for other producers' topics")
+    mapping: dict[str, MappingSettings] = Field(default_factory=dict, description="name -> columns of CSV or Parquet")
+    modbus: dict[str, ModbusSettings] = Field(default_factory=dict, description="name -> map of registers")
     detectors: dict[str, dict[str, Any]] = Field(default_factory=dict, description="detector -> threshold -> value")
 
 
@@ -128,6 +164,20 @@ def settings_from(values: dict[str, Any], where: str) -> Settings:
         raise SettingsError(f"{where}: {_one_line(error)}") from None
     configured(settings, where)
     return settings
+
+
+def aliases_of(identity: IdentitySettings) -> pl.DataFrame:
+    """The alias table of the settings and of the file that they name. Raises SettingsError."""
+    rows: list[tuple[str, str, str]] = []
+    if identity.file is not None:
+        try:
+            table = pl.read_csv(identity.file, infer_schema=False)
+            rows = list(table.select(ALIAS_COLUMNS.names()).drop_nulls().iter_rows())
+            alias_table(rows)
+        except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+            said = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise SettingsError(f"{identity.file}: no CSV of kind,alias,entity: {said}") from None
+    return alias_table([*rows, *identity.rows()])
 
 
 def configured(settings: Settings, where: str = "settings") -> tuple[Detector, ...]:

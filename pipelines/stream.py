@@ -8,19 +8,23 @@ one, up to a bound.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
+import polars as pl
 import structlog
 
 from detectors.contract import Detector
 from pipelines.engine import Batch, Engine, Step
+from pipelines.intake import identified
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import Executor
 from pipelines.recovery.recover import recover
 from pipelines.recovery.settings import RecoverySettings
+from pipelines.source_notes import SourceNotes, together
 from pipelines.sources.contract import Offsets, Source
 from pipelines.telemetry_store import StoreBusy, TelemetryStore
 from schemas.action import ActionRecord
+from schemas.identity import ALIAS_COLUMNS, Identities, identities_from
 from schemas.incident import Incident
 from schemas.tables import TABLE_BY_NAME
 
@@ -49,22 +53,41 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class Responder:
-    """Where incidents go: into the operations store and through recovery."""
+    """Where incidents go: into the operations store and through recovery. clock: wall-clock time in UTC."""
 
     operations: OperationsStore
     settings: RecoverySettings
     executors: Mapping[str, Executor]
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def settings_at(self, event_time: datetime) -> RecoverySettings:
+        """History is rehearsed: what happened longer ago than a request may wait is planned and never carried out."""
+        behind_seconds = (self.clock() - event_time).total_seconds()
+        return self.settings if behind_seconds <= self.settings.expires_seconds else self.settings.rehearsal()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unwritten:
+    """What waits for the next flush. aliases: those of a stream that begins, None once they are written."""
+
+    steps: tuple[Step, ...] = ()
+    notes: SourceNotes = field(default_factory=SourceNotes)
+    aliases: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """One source through one engine. store: None keeps nothing (a replay)."""
+    """One source through one engine. store: None keeps nothing (a replay). aliases, domains: other names of what the
+    topology names, as of schemas.identity.
+    """
 
     source: Source
     detectors: tuple[Detector, ...]
     responder: Responder
     store: TelemetryStore | None = None
     buffered_rows_maximum: int = 5_000_000
+    aliases: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ALIAS_COLUMNS))
+    domains: tuple[str, ...] = ()
 
     def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
         """Read the source to its end. Raises SourceError, StoreBusy (the buffer is full), StoreUnavailable."""
@@ -74,46 +97,63 @@ class Stream:
         stream = self.source.stream
         state = None if self.store is None else self.store.state(stream, self.detectors)
         offsets: Offsets = {} if self.store is None else self.store.offsets(stream)
-        tally = Tally() if state is None else Tally(began=state.now, now=state.now)
+        if self.store is not None:
+            self.store.remember_cluster(stream, self.source.topology, self.source.intervals_seconds)
+        begun = state is not None and not state.sources.is_empty()
+        tally = Tally(began=state.now, now=state.now) if begun and state is not None else Tally()
         if state is not None:
             self._respond(engine, state.correlation.incidents, state.now)
-        written, unwritten = offsets, list[Step]()
+        frozen = None if self.store is None else self.store.aliases(stream, begun=begun)
+        identities = self._identities(frozen)
+        said = identities.aliases
+        told = Unwritten(aliases=None if begun else frozen)
+        written = offsets
         started = time.monotonic()
         for arrival in self.source.arrivals(offsets):
             if state is None or state.sources.is_empty():  # nothing but refused messages has come so far
                 state = engine.start(_earliest(arrival.batch))
-            step = engine.step(state, arrival.batch)
+            batch, notes = identified(arrival.batch, arrival.notes, identities, said)
+            said = pl.concat([said, notes.learned])
+            step = engine.step(state, batch)
             state = step.state
             actions = self._respond(engine, state.correlation.incidents, state.now)
-            unwritten.append(step)
+            told = replace(told, steps=(*told.steps, step), notes=together([told.notes, notes]))
             offsets = {**offsets, **arrival.offsets}
-            if self._flush(unwritten, offsets, written):
-                written, unwritten = offsets, []
+            if self._flush(told, offsets, written):
+                written, told = offsets, Unwritten()
             tally = _added(tally, step, arrival.ignored, actions, time.monotonic() - started)
             progress(tally)
-        if unwritten and self.store is not None:
-            self.store.flush(stream, unwritten, offsets, since=written)
+        if told.steps and self.store is not None:
+            self.store.flush(stream, told.steps, offsets, since=written, notes=told.notes, aliases=told.aliases)
         return tally
+
+    def _identities(self, learned: pl.DataFrame | None) -> Identities:
+        """What the settings say holds before what was learned."""
+        aliases = self.aliases if learned is None else pl.concat([learned, self.aliases])
+        return identities_from(self.source.topology, aliases, self.domains)
 
     def _respond(self, engine: Engine, incidents: tuple[Incident, ...], now: datetime) -> tuple[ActionRecord, ...]:
         responder = self.responder
         responder.operations.upsert_incidents(incidents, at=now)
-        return recover(incidents, engine.topology, responder.operations, responder.settings, responder.executors, now)
+        return recover(
+            incidents, engine.topology, responder.operations, responder.settings_at(now), responder.executors, now
+        )
 
-    def _flush(self, steps: list[Step], offsets: Offsets, written: Offsets) -> bool:
+    def _flush(self, told: Unwritten, offsets: Offsets, written: Offsets) -> bool:
         """Write what has gathered. False: the file is held, so the steps wait for the next time. Nobody waits here, for
         the next incident may be in what comes next; only a full buffer waits, and then gives up.
         """
         if self.store is None:
             return True
-        rows = sum(frame.height for step in steps for frame in step.accepted.values())
+        rows = sum(frame.height for step in told.steps for frame in step.accepted.values())
         store = self.store if rows > self.buffered_rows_maximum else replace(self.store, busy_seconds=0.0)
         try:
-            store.flush(self.source.stream, steps, offsets, since=written)
+            stream = self.source.stream
+            store.flush(stream, told.steps, offsets, since=written, notes=told.notes, aliases=told.aliases)
         except StoreBusy as busy:
             if rows > self.buffered_rows_maximum:
                 raise
-            if len(steps) == 1:
+            if len(told.steps) == 1:
                 log.warning("store_busy", reason=str(busy), what="rows wait in memory until the file is free")
             return False
         return True

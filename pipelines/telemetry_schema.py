@@ -10,7 +10,7 @@ from schemas.finding import Finding, TelemetryHealth
 from schemas.intake import Late, Quarantine
 from schemas.tables import TABLES
 
-VERSION = 1
+VERSION = 2
 INTAKE: tuple[tuple[str, pl.Schema], ...] = tuple(
     (name, pl.Schema({column: kind.dtype for column, kind in schema.columns().items()}))
     for name, schema in (
@@ -104,4 +104,24 @@ def _first(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (_first,)
+def _second(connection: duckdb.DuckDBPyConnection) -> None:
+    """What is known of sources beside their rows (pipelines.source_notes)."""
+    connection.execute("create table source_signals (origin varchar primary key, missing varchar[])")
+    connection.execute(
+        "create table source_skew (table_name varchar, source varchar, behind_seconds double, "
+        "primary key (table_name, source))"
+    )
+    connection.execute(
+        "create table identities (kind varchar, alias varchar, entity varchar, primary key (kind, alias))"
+    )
+    connection.execute(
+        "create table stream_aliases (stream varchar, kind varchar, alias varchar, entity varchar, "
+        "primary key (stream, kind, alias))"
+    )
+    connection.execute(
+        "create table unresolved (table_name varchar, kind varchar, alias varchar, rows bigint, "
+        "primary key (table_name, kind, alias))"
+    )
+
+
+MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (_first, _second)

@@ -7,8 +7,8 @@ import polars as pl
 
 from detectors.contract import Detector
 from detectors.correlation_state import decode, encode
-from pipelines.engine import SOURCE_COLUMNS, EngineState
-from schemas.tables import TABLES
+from pipelines.engine import SOURCE_COLUMNS, EngineState, identity_of
+from schemas.tables import INTAKE_TABLES, TABLES, Table
 
 SOURCES = "engine.sources"
 
@@ -40,11 +40,10 @@ def read_state(
     began, now, correlation = saved[0]
     names = sorted(_names(connection, stream))
     frames = {name: connection.sql(f"select * from {_table(stream, name)}").pl() for name in names}  # noqa: S608 quoted
-    pending = {table.name: _kept(frames.get(f"pending.{table.name}"), table.columns) for table in TABLES}
-    recent = {
-        table.name: _kept(frames.get(f"recent.{table.name}"), _identity(table.columns, (table.time, *table.key)))
-        for table in TABLES
+    pending = {
+        table.name: _kept(frames.get(f"pending.{table.name}"), table.columns) for table in (*TABLES, *INTAKE_TABLES)
     }
+    recent = {table.name: _kept(frames.get(f"recent.{table.name}"), _identity(table)) for table in TABLES}
     return EngineState(
         began=began, now=now, sources=_kept(frames.get(SOURCES), SOURCE_COLUMNS),
         pending={name: rows for name, rows in pending.items() if not rows.is_empty()},
@@ -79,8 +78,8 @@ def _table(stream: str, name: str) -> str:
     return f'state."{quoted}"'
 
 
-def _identity(columns: pl.Schema, names: tuple[str, ...]) -> pl.Schema:
-    return pl.Schema({name: columns[name] for name in names})
+def _identity(table: Table) -> pl.Schema:
+    return pl.Schema({name: table.columns.get(name, pl.Int64()) for name in identity_of(table)})
 
 
 def _kept(frame: pl.DataFrame | None, keeps: pl.Schema) -> pl.DataFrame:

@@ -20,9 +20,12 @@ import polars as pl
 
 from detectors.contract import Detector
 from pipelines.engine import EngineState, Step
+from pipelines.source_notes import SourceNotes, frozen_aliases, write_frozen, write_notes
+from pipelines.telemetry_cluster import Cluster, read_cluster, same_cluster, write_cluster
 from pipelines.telemetry_schema import NotOurs, migrate, up_to_date
 from pipelines.telemetry_state import drop_state, read_state, write_state
 from schemas.tables import TABLES
+from schemas.topology import Topology
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -98,8 +101,12 @@ class TelemetryStore:
         except OSError as error:
             raise StoreUnavailable(f"{self.path}: its folder cannot be made: {error.strerror}") from None
 
-    def flush(self, stream: str, steps: Sequence[Step], offsets: Offsets, since: Offsets | None = None) -> None:
-        """Write steps of a stream, and how far its source was read, whole or not at all.
+    def flush(  # noqa: PLR0913, PLR0917  what one transaction holds
+        self, stream: str, steps: Sequence[Step], offsets: Offsets, since: Offsets | None = None,
+        notes: SourceNotes | None = None, aliases: pl.DataFrame | None = None,
+    ) -> None:  # fmt: skip
+        """Write steps of a stream, and how far its source was read, whole or not at all. aliases: those that the stream
+        goes by from now on, where it begins.
 
         since: the offsets from which the steps were made. Raises StoreBusy with nothing written, and StreamMoved where
         the stored offsets are no longer those: only one process may feed a stream.
@@ -118,6 +125,10 @@ class TelemetryStore:
                 connection.execute(
                     "insert or replace into offsets values (?, ?, ?, ?)", [stream, topic, partition, offset]
                 )
+            if notes is not None:
+                write_notes(connection, notes)
+            if aliases is not None:
+                write_frozen(connection, stream, aliases)
             if steps:
                 write_state(connection, stream, steps[-1].state)
 
@@ -131,6 +142,11 @@ class TelemetryStore:
         with self.connected() as connection:
             return read_state(connection, stream, detectors)
 
+    def aliases(self, stream: str, *, begun: bool) -> pl.DataFrame:
+        """Learned aliases that the stream goes by: those known when it began. begun: whether it has."""
+        with self.connected() as connection:
+            return frozen_aliases(connection, stream, begun=begun)
+
     def streams(self) -> dict[str, datetime]:
         """Every stream that was ever taken in, and the watermark it reached."""
         if not self.path.exists():
@@ -142,13 +158,36 @@ class TelemetryStore:
         """Drop a stream's state and progress; its rows and findings stay."""
         with self.connected() as connection, transaction(connection):
             drop_state(connection, stream)
+            connection.execute("delete from stream_aliases where stream = ?", [stream])
             connection.execute("delete from offsets where stream = ?", [stream])
+
+    def remember_cluster(self, stream: str, topology: Topology, intervals_seconds: Mapping[str, float]) -> None:
+        """Keep the topology and sampling intervals that the stream is judged on, as of when it began."""
+        with self.connected() as connection, transaction(connection):
+            if not same_cluster(connection, stream):
+                write_cluster(connection, stream, topology, intervals_seconds)
+
+    def cluster(self, begin: datetime, end: datetime) -> Cluster | None:
+        """Topology and intervals of what was stored from begin to end, if they are known."""
+        with self.connected(read_only=True) as connection:
+            return read_cluster(connection, begin, end)
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
         """Rows of a read-only query over the views."""
         with self.connected(read_only=True) as connection:
             found: pl.DataFrame = connection.sql(sql, params=parameters or []).pl()
         return found
+
+    def tables(self, starts_at: datetime, ends_at: datetime) -> dict[str, pl.DataFrame]:
+        """Rows of every telemetry table with starts_at <= time < ends_at, live and sealed, in one opening."""
+        with self.connected(read_only=True) as connection:
+            return {
+                table.name: connection.sql(
+                    f"select * from {table.name} where {table.time} >= ? and {table.time} < ? order by {table.time}",
+                    params=[starts_at, ends_at],
+                ).pl()
+                for table in TABLES
+            }
 
     def window(self, table: str, starts_at: datetime, ends_at: datetime) -> pl.DataFrame:
         """Rows of a telemetry table with starts_at <= time < ends_at, live and sealed."""

@@ -10,7 +10,7 @@ from pipelines import operations_database, telemetry_store
 from pipelines.lease import Held, ingesting
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.log import LogExecutor
-from pipelines.settings import Settings, SettingsError, configured
+from pipelines.settings import Settings, SettingsError, aliases_of, configured
 from pipelines.sources.choose import source_for
 from pipelines.sources.contract import Source, SourceError
 from pipelines.stream import Responder, Stream, Tally
@@ -67,6 +67,7 @@ class Workplace:
                 executors=dict.fromkeys(get_args(ActionKind), log),
             ),
             buffered_rows_maximum=self.settings.limits.buffered_rows_maximum,
+            aliases=aliases_of(self.settings.identity), domains=self.settings.identity.domains,
         )  # fmt: skip
 
     def ingest(self, source: Source, role: str) -> Tally:

@@ -32,6 +32,7 @@ IDLE_WATTS = 92.0
 # 10.2 kW at most for a node of 8 x 700 W (domain.md 1): fans, CPUs, HCAs and NVSwitches take what GPUs do not.
 NODE_OVERHEAD_WATTS = 2800.0
 APPROACH_KELVIN = 4.0  # facility water to coolant at nominal heat: 3 to 5 K (domain.md 4.6)
+SPINNING = 0.45  # share of full load while waiting in a collective, as in job.activity
 LOOP_SECONDS = 60.0  # time constant of the loop's volume behind the heat exchanger
 FACILITY_CELSIUS, FACILITY_SWING_CELSIUS, WARMEST_HOUR = 30.0, 1.5, 15.0
 
@@ -125,7 +126,7 @@ class Cluster:
             alive[t] &= ~self.shut_down
             share = self._share_of_load(t, float(second), alive[t], conditions, kept)
             load = self.idle_watts + (self.loaded_watts - self.idle_watts) * share * common[t] * own[t]
-            dynamic = (load - self.idle_watts) * power_share(self.clock_share)
+            dynamic = (load - self.idle_watts) * power_share(self.clock_share * _clock_limit(t, conditions))
             limit = BOARD_LIMIT_WATTS if limits is None else limits[t]
             power = np.where(alive[t], np.clip(self.idle_watts + dynamic, 0.0, limit), 0.0)
             self._cool(t, float(second), power, conditions, kept)
@@ -150,13 +151,20 @@ class Cluster:
         """(g,) 1 = a rank at full load, 0 = idle. Lets the job advance on the way."""
         working = alive & self.layout.in_job
         slower = conditions.get("compute_factor")
-        slowdown = 1 / self.clock_share if slower is None else slower[t] / self.clock_share
+        clock = self.clock_share * _clock_limit(t, conditions)
+        slowdown = 1 / clock if slower is None else slower[t] / clock
         limits = conditions.get("board_limit_watts")
         if limits is not None:
             slowdown = slowdown / clock_share_at(limits[t])
-        kept.completed[t] = self.job.advance(second, working, slowdown)
+        stuck, fails = conditions.get("rank_stuck"), conditions.get("saves_fail")
+        hung = stuck is not None and bool((stuck[t] & working).any())
+        lost = fails is not None and bool((fails[t] & working).any())
+        kept.completed[t] = self.job.advance(second, working, slowdown, hung=hung, saves_fail=lost)
         kept.activity[t] = self.job.activity(second) if working.any() else 0.0
         kept.remember_job(t, self.job)
+        if hung and stuck is not None:  # the others spin in the collective, the stuck one does nothing
+            kept.activity[t] = min(kept.activity[t], SPINNING)
+            working &= ~stuck[t]
         return np.where(working, kept.activity[t], 0.0)
 
     def _cool(self, t: int, second: float, power: Floats, conditions: Conditions, kept: "_Kept") -> None:
@@ -164,12 +172,16 @@ class Cluster:
         target, choked = conditions.get("pump_target"), conditions.get("plate_flow_share")
         self.speeds = speed_after(self.speeds, np.ones_like(self.speeds) if target is None else target[t])
         flow_share = np.ones(len(self.speeds)) if (self.speeds == 1).all() else loop_flow(self.speeds)
+        clogged = conditions.get("loop_flow_share")
+        if clogged is not None:
+            flow_share = flow_share * clogged[t]
         flow = self.plate_flow * np.append(flow_share, 1.0)[self.loop_of_gpu]
         if choked is not None:
             flow = flow * choked[t]
         worse = conditions.get("plate_resistance_factor")
         conduction = self.conduction if worse is None else self.conduction * worse[t]
-        if worse is not None or choked is not None or target is not None or not (self.speeds == 1).all():
+        touched = any(each is not None for each in (worse, choked, target, clogged))
+        if touched or not (self.speeds == 1).all():
             conductance = plate_conductance(flow, conduction)
         else:
             conductance = self.conductance
@@ -185,13 +197,21 @@ class Cluster:
         rise = loop_heat / (WATTS_PER_KELVIN_PER_LITER_PER_MINUTE * np.maximum(loop_liters, 1e-3))
         kept.supply[t], kept.return_[t], kept.facility[t] = self.supply, self.supply + rise, facility
         kept.loop_flow[t], kept.loop_heat[t], kept.speeds[t] = loop_liters, loop_heat, self.speeds
-        settled = facility + loop_heat / self.exchanger_watts_per_kelvin
+        fouled = conditions.get("exchanger_share")
+        exchanger = self.exchanger_watts_per_kelvin * (1.0 if fouled is None else fouled[t])
+        settled = facility + loop_heat / exchanger
         self.supply = self.supply + (settled - self.supply) / LOOP_SECONDS
 
     def _by_loop(self, values: Floats) -> Floats:
         """(g,) summed by CDU, (c,); what no CDU cools is left out."""
         count = len(self.layout.cdus)
         return np.bincount(self.loop_of_gpu, values, count + 1)[:count].astype(np.float64)
+
+
+def _clock_limit(t: int, conditions: Conditions) -> Floats | float:
+    """What is left of the clock for a reason other than heat: (g,), or 1 when nobody has touched it."""
+    limit = conditions.get("clock_limit_share")
+    return 1.0 if limit is None else limit[t]
 
 
 class _Kept:

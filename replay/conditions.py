@@ -4,6 +4,7 @@ A quantity is (seconds, entities). Nobody has touched it: it is not there, and i
 into, subtract from or set what `bend` returns; the cluster reads `get`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,10 +37,25 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("rows_remapped_uncorrectable", "gpu", 0, "rows remapped since the scenario began"),
     Quantity("row_remap_pending", "gpu", False, "a remap waits for a reset"),
     Quantity("row_remap_failure", "gpu", False, "a row could not be remapped"),
+    Quantity("clock_limit_share", "gpu", 1.0, "clock over the usual, for a reason other than heat"),
+    Quantity("power_braked", "gpu", False, "something outside pulls the power-brake line"),
+    Quantity("pcie_replay_per_second", "gpu", 0.0, "replays beyond the background"),
+    Quantity("pcie_generation", "gpu", 5, "generation that the link has trained to"),
+    Quantity("pcie_width", "gpu", 16, "lanes that the link has trained to"),
+    Quantity("nvlink_crc_per_second", "gpu", 0.0, "CRC errors of its NVLinks"),
+    Quantity("nvlink_replay_per_second", "gpu", 0.0, "replays of its NVLinks"),
+    Quantity("nvlink_recovery_per_second", "gpu", 0.0, "recoveries of its NVLinks"),
+    Quantity("rank_stuck", "gpu", False, "its rank never enters the collective; the process lives on"),
+    Quantity("saves_fail", "gpu", False, "its shard of the checkpoint cannot be written"),
     Quantity("node_on", "node", True, "the host runs"),
     Quantity("feed_on", "pdu", True, "the PDU feeds its nodes"),
     Quantity("meter_on", "pdu", True, "the PDU's meter sends"),
     Quantity("pump_target", "pump", 1.0, "speed the pump is driven at, share of nominal"),
+    Quantity("volts_share", "pdu", 1.0, "line voltage over its usual one"),
+    Quantity("loop_flow_share", "cdu", 1.0, "flow of the loop over what its pumps would give: a filter clogs"),
+    Quantity("exchanger_share", "cdu", 1.0, "heat conductance of the heat exchanger over its own when clean"),
+    Quantity("ph_shift", "cdu", 0.0, "acidity of the coolant beside its usual one, pH"),
+    Quantity("conductivity_factor", "cdu", 1.0, "conductivity of the coolant over its usual one"),
     Quantity("facility_rise_kelvin", "cdu", 0.0, "facility water above its usual temperature"),
     Quantity("level_lost_percent", "cdu", 0.0, "coolant lost from the reservoir"),
     Quantity("leak_severity", "cdu", 0, "0 ok, 1 warning, 2 critical"),
@@ -84,6 +100,21 @@ class PlannedTime:
     restarts: int
 
 
+@dataclass(frozen=True)
+class Lie:
+    """What an exporter sends instead of the truth, from and to in seconds of the scenario.
+
+    readings: column -> value in every `every`-th row; empty for one that repeats its last true rows.
+    """
+
+    table: str
+    source: str
+    begins: float
+    ends: float | None
+    readings: Mapping[str, float | str]
+    every: int = 1
+
+
 @dataclass(eq=False)
 class Conditions:
     """seconds: the block's seconds since the scenario began, (t,). fiber_losses_db: link -> (from, to, dB)."""
@@ -93,6 +124,7 @@ class Conditions:
     optic_shifts: list[OpticShift] = field(default_factory=list)
     driver_events: list[DriverEvent] = field(default_factory=list)
     planned: list[PlannedTime] = field(default_factory=list)
+    lies: list[Lie] = field(default_factory=list)
     fiber_losses_db: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     silent: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     _bent: dict[str, npt.NDArray[Any]] = field(default_factory=dict)

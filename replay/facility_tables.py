@@ -7,7 +7,7 @@ import polars as pl
 
 from replay.cluster import Block
 from replay.conditions import PUMPS_PER_CDU, Conditions
-from replay.hydraulics import NOMINAL_HEAD_KPA, NOMINAL_RPM, pump_powers
+from replay.hydraulics import NOMINAL_HEAD_KPA, NOMINAL_RPM, head_of_pumps, pump_powers
 from replay.layout import Layout
 from replay.randomness import Flags, Floats, Integers, generator
 from replay.rows import sampled_rows, ticks_of
@@ -62,6 +62,11 @@ class FacilityTables:
         wet = np.zeros(shape, dtype=np.int64) if severity is None else severity[ticks]
         liters = block.loop_flow[ticks]
         head = NOMINAL_HEAD_KPA * (liters / self.nominal_liters) ** 2
+        clogged = conditions.get("loop_flow_share")
+        if clogged is not None:  # pumps at their speed against a narrower loop climb their curve
+            head = np.where(clogged[ticks] < 1, NOMINAL_HEAD_KPA * head_of_pumps(liters / self.nominal_liters), head)
+        ph = self.ph + _touched(conditions, "ph_shift", ticks, 0.0)
+        conductivity = self.conductivity * _touched(conditions, "conductivity_factor", ticks, 1.0)
         static = STATIC_KPA - KPA_PER_LEVEL_PERCENT * gone
         facility = block.facility[ticks]
         facility_stream = WATER_WATTS_PER_KELVIN_PER_LITER_PER_MINUTE * FACILITY_FLOW_SHARE * self.nominal_liters
@@ -74,8 +79,8 @@ class FacilityTables:
             "supply_pressure_kpa": _read(noise, static + head, 0.6),
             "return_pressure_kpa": _read(noise, static, 0.6),
             "level_percent": np.clip(_read(noise, self.level - gone, 0.05), 0.0, 100.0),
-            "ph": _read(noise, np.broadcast_to(self.ph, shape), 0.01),
-            "conductivity_us_per_cm": _read(noise, np.broadcast_to(self.conductivity, shape), 4.0),
+            "ph": _read(noise, np.broadcast_to(ph, shape), 0.01),
+            "conductivity_us_per_cm": _read(noise, np.broadcast_to(conductivity, shape), 4.0),
             "glycol_percent": _read(noise, np.broadcast_to(self.glycol, shape), 0.05),
         }
         ordered = {name: values[:, self.loop_order] for name, values in readings.items()}
@@ -112,7 +117,7 @@ class FacilityTables:
         fed = np.ones(shape, dtype=np.bool_) if feeds is None else feeds[ticks]
         sent = np.ones(shape, dtype=np.bool_) if meters is None else meters[ticks]
         watts = self._loads(block, ticks, fed) * (1 + 0.002 * noise.standard_normal(shape))
-        volts = self.volts + 0.5 * noise.standard_normal(shape)
+        volts = self.volts * _touched(conditions, "volts_share", ticks, 1.0) + 0.5 * noise.standard_normal(shape)
         amps = watts / (sqrt(3) * volts * POWER_FACTOR)
         readings = {
             "volts": np.round(np.where(fed, volts, 0.0), 2),
@@ -144,6 +149,11 @@ class FacilityTables:
 
     def _times(self, block: Block, ticks: Integers) -> Integers:
         return self.starts_at + block.seconds[ticks].astype(np.int64) * 1_000_000
+
+
+def _touched(conditions: Conditions, name: str, ticks: Integers, resting: float) -> Floats:
+    bent = conditions.get(name)
+    return np.full((1, 1), resting) if bent is None else np.asarray(bent[ticks], dtype=np.float64)
 
 
 def _read(noise: np.random.Generator, truth: Floats, spread: float, relative: float = 0.0) -> Floats:

@@ -7,9 +7,13 @@ from typing import Any
 
 from replay.disturbances import ExporterRestart, FacilityStep, LostSamples, PlannedDrain, PowerCap
 from replay.fault import Fault
+from replay.faults_exporters import ImplausibleReadings, SaturatedCounter, TelemetryFrozen
 from replay.faults_fabric import DirtyConnector, FiberBend, LinkFlap, OpticDecay
 from replay.faults_facility import CoolantLeak, PduCascade, PumpFailure
 from replay.faults_gpu import GpuFallenOffBus, MemoryDecay, NodeLost, Straggler, TelemetryStall, ThermalThrottle
+from replay.faults_gpu_links import ClockLoss, NvlinkErrors, PcieDowntrain, PowerBrake, UncorrectableEcc
+from replay.faults_job import CheckpointsFail, JobHang, RepeatedXid
+from replay.faults_plant import CoolantSpoiled, ExchangerFouled, FilterClogged, PowerSag
 from replay.layout import Layout
 from replay.scenario import FaultPlan, Scenario, ScenarioError
 
@@ -17,16 +21,31 @@ FAULTS: tuple[type[Fault], ...] = (
     PduCascade,
     PumpFailure,
     CoolantLeak,
+    FilterClogged,
+    ExchangerFouled,
+    CoolantSpoiled,
+    PowerSag,
     NodeLost,
     GpuFallenOffBus,
+    RepeatedXid,
     MemoryDecay,
+    UncorrectableEcc,
+    NvlinkErrors,
+    PcieDowntrain,
+    PowerBrake,
+    ClockLoss,
     ThermalThrottle,
     Straggler,
+    JobHang,
+    CheckpointsFail,
     OpticDecay,
     DirtyConnector,
     LinkFlap,
     FiberBend,
     TelemetryStall,
+    TelemetryFrozen,
+    ImplausibleReadings,
+    SaturatedCounter,
     PlannedDrain,
     ExporterRestart,
     LostSamples,

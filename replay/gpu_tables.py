@@ -10,6 +10,7 @@ from replay.randomness import Array, Flags, Floats, Integers, generator
 from replay.rows import Column, event_rows, sampled_rows, ticks_of
 from replay.thermal import ACTING_CELSIUS, outlet_rise
 from schemas.gpu import (
+    CLOCKS_EVENT_HARDWARE_POWER_BRAKE,
     CLOCKS_EVENT_HARDWARE_SLOWDOWN,
     CLOCKS_EVENT_HARDWARE_THERMAL,
     CLOCKS_EVENT_IDLE,
@@ -43,7 +44,8 @@ class GpuTables:
         self.uncorrectable = (drawn.random(count) < 0.01).astype(np.int64)
         self.remapped_correctable = (drawn.random(count) < 0.02).astype(np.int64)
         self.pcie_replays = drawn.integers(0, 40, count) + np.where(drawn.random(count) < 0.05, 150, 0)
-        self.nvlink_crc = (drawn.random(count) < 0.01) * drawn.integers(1, 20, count)
+        crc = (drawn.random(count) < 0.01) * drawn.integers(1, 20, count)
+        self.nvlink = {"crc": crc, "replay": np.zeros_like(crc), "recovery": np.zeros_like(crc)}
         identity = drawn.integers(0, 2**32, (count, 3))
         self.entities = pl.DataFrame(
             {
@@ -63,6 +65,7 @@ class GpuTables:
         shape = (len(ticks), self.layout.gpus)
         temperature = block.temperature[ticks] + self.temperature_offset + 0.25 * noise.standard_normal(shape)
         power = block.power[ticks] + 1.5 * noise.standard_normal(shape)
+        crc, link_replays, recoveries = self._count_link_errors(number, block, conditions)
         clock, reasons, busy = self._clocks(block, conditions, ticks, noise)
         remapped = _at(conditions.get("rows_remapped_uncorrectable"), ticks, shape)
         kept = block.alive[ticks] & ~_silent(conditions, "gpu", ticks, self.layout)
@@ -84,11 +87,11 @@ class GpuTables:
             "row_remap_pending": _at(conditions.get("row_remap_pending"), ticks, shape).astype(np.bool_),
             "row_remap_failure": _at(conditions.get("row_remap_failure"), ticks, shape).astype(np.bool_),
             "pcie_replay_total": replays[ticks],
-            "pcie_generation": np.full(shape, 5),
-            "pcie_width": np.full(shape, 16),
-            "nvlink_crc_error_total": np.broadcast_to(self.nvlink_crc, shape),
-            "nvlink_replay_total": np.zeros(shape, dtype=np.int64),
-            "nvlink_recovery_total": np.zeros(shape, dtype=np.int64),
+            "pcie_generation": _at(conditions.get("pcie_generation"), ticks, shape, 5),
+            "pcie_width": _at(conditions.get("pcie_width"), ticks, shape, 16),
+            "nvlink_crc_error_total": crc[ticks],
+            "nvlink_replay_total": link_replays[ticks],
+            "nvlink_recovery_total": recoveries[ticks],
             "energy_joules_total": np.round(energy[ticks], 1),
         }
         return sampled_rows("gpu", self.entities, self.offsets, self._times(block, ticks), readings, kept)
@@ -149,13 +152,21 @@ class GpuTables:
             free = free * np.where(loaded, clock_share_at(limits[ticks]), 1.0)
         stepped = np.rint(np.where(training, free, CLOCK_IDLE_MEGAHERTZ) * share / CLOCK_STEP_MEGAHERTZ)
         clock = np.maximum(stepped * CLOCK_STEP_MEGAHERTZ, CLOCK_IDLE_MEGAHERTZ)
+        held = conditions.get("clock_limit_share")
+        limit = np.ones(shape) if held is None else held[ticks]
+        clock = np.maximum(np.rint(clock * limit / CLOCK_STEP_MEGAHERTZ) * CLOCK_STEP_MEGAHERTZ, CLOCK_IDLE_MEGAHERTZ)
         throttled, slowed = share < 1.0, block.hardware_slowed[ticks]
-        capped = loaded & ~throttled
+        capped = loaded & ~throttled & (limit == 1.0)
+        braked = _at(conditions.get("power_braked"), ticks, shape).astype(np.bool_)
         reasons = np.where(capped, CLOCKS_EVENT_SOFTWARE_POWER_CAP, 0)
         reasons |= np.where(~training, CLOCKS_EVENT_IDLE, 0)
         reasons |= np.where(throttled, CLOCKS_EVENT_SOFTWARE_THERMAL, 0)
         reasons |= np.where(slowed, CLOCKS_EVENT_HARDWARE_THERMAL | CLOCKS_EVENT_HARDWARE_SLOWDOWN, 0)
+        reasons |= np.where(braked, CLOCKS_EVENT_HARDWARE_POWER_BRAKE | CLOCKS_EVENT_HARDWARE_SLOWDOWN, 0)
         busy = np.where(training, np.where(loaded, 97 + noise.integers(0, 4, shape), 100), 0)
+        stuck = conditions.get("rank_stuck")
+        if stuck is not None:
+            busy = np.where(stuck[ticks], 0, busy)
         return clock, reasons.astype(np.int64), busy.astype(np.float64)
 
     def _count_errors(self, number: int, block: Block, conditions: Conditions) -> tuple[Integers, Integers]:
@@ -166,9 +177,25 @@ class GpuTables:
         if beyond is not None:
             new = new + generator(self.seed, "gpu decay", number).poisson(beyond)
         correctable = self.correctable + np.cumsum(new, axis=0)
-        replays = self.pcie_replays + np.cumsum(noise.poisson(PCIE_REPLAYS_PER_SECOND, shape), axis=0)
+        again = noise.poisson(PCIE_REPLAYS_PER_SECOND, shape)
+        worse = conditions.get("pcie_replay_per_second")
+        if worse is not None:
+            again = again + generator(self.seed, "gpu replays", number).poisson(worse)
+        replays = self.pcie_replays + np.cumsum(again, axis=0)
         self.correctable, self.pcie_replays = correctable[-1], replays[-1]
         return correctable, replays
+
+    def _count_link_errors(self, number: int, block: Block, conditions: Conditions) -> tuple[Integers, ...]:
+        """(t, g) totals of CRC errors, replays and recoveries. Healthy NVLinks have none at all."""
+        totals = []
+        for name, before in self.nvlink.items():
+            rate = conditions.get(f"nvlink_{name}_per_second")
+            new = np.zeros(block.power.shape, dtype=np.int64)
+            if rate is not None:
+                new += generator(self.seed, f"nvlink {name}", number).poisson(rate)
+            totals.append(before + np.cumsum(new, axis=0))
+            self.nvlink[name] = totals[-1][-1]
+        return tuple(totals)
 
 
 def pci_address(slot: int) -> str:
@@ -176,8 +203,8 @@ def pci_address(slot: int) -> str:
     return f"0000:{PCI_BUSES[slot]}:00" if slot < len(PCI_BUSES) else f"0000:{0xE0 + slot:02x}:00"
 
 
-def _at(quantity: Array | None, ticks: Integers, shape: tuple[int, int]) -> Array:
-    return np.zeros(shape, dtype=np.int64) if quantity is None else quantity[ticks]
+def _at(quantity: Array | None, ticks: Integers, shape: tuple[int, int], resting: int = 0) -> Array:
+    return np.full(shape, resting, dtype=np.int64) if quantity is None else quantity[ticks]
 
 
 def _silent(conditions: Conditions, table: str, ticks: Integers, layout: Layout) -> Flags:

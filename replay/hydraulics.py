@@ -34,6 +34,11 @@ def loop_flow(speeds: Floats) -> Floats:
     return np.asarray(np.maximum((low + high) / 2, RESIDUAL_FLOW_SHARE), dtype=np.float64)
 
 
+def head_of_pumps(flow: Floats, pumps: int = 2) -> Floats:
+    """Head of pumps at nominal speed that move this flow together; both as shares of the nominal point."""
+    return np.asarray(1.0 + STEEPNESS / pumps**2 * (1.0 - flow**2))
+
+
 def pump_powers(speeds: Floats, nominal_flow_liters_per_minute: Floats) -> Floats:
     """Electrical watts of each pump (loops, pumps): the nominal hydraulic power shared, times the speed cubed."""
     hydraulic = NOMINAL_HEAD_KPA * 1e3 * nominal_flow_liters_per_minute / 60_000

@@ -56,10 +56,13 @@ class TrainingJob:
         job.checkpoint_step = job.step - int(age / job.step_seconds)
         return job
 
-    def advance(self, now: float, alive: Flags, slowdown: Floats) -> bool:
+    def advance(
+        self, now: float, alive: Flags, slowdown: Floats, *, hung: bool = False, saves_fail: bool = False
+    ) -> bool:
         """Bring the job to `now`: complete the steps that ended, begin the next ones. slowdown (g,): 1 = full speed.
 
-        Returns whether a checkpoint was completed.
+        hung: a rank does not enter the collective, so the step does not end. saves_fail: checkpoints are begun and
+        never completed. Returns whether a checkpoint was completed.
         """
         before = self.checkpoint_time
         count = int(alive.sum())
@@ -69,6 +72,8 @@ class TrainingJob:
             self._begin(self.stalled_until, alive, slowdown)
         if not count:
             return False
+        if hung:
+            self.ends = max(self.ends, now + 1)
         while self.ends <= now:
             self.own_shares, self.step_seconds = self._current, self.ends - self.began
             self.step += 1
@@ -77,7 +82,8 @@ class TrainingJob:
                 self._stall(begin, self.plan.checkpoint_stall_seconds, saving=True)
                 begin = self.stalled_until
                 self.checkpoint_due += self.plan.checkpoint_interval_seconds
-                self._saves.append((begin, self.step))
+                if not saves_fail:
+                    self._saves.append((begin, self.step))
             self._begin(begin, alive, slowdown)
         while self._saves and self._saves[0][0] <= now:
             self.checkpoint_time, self.checkpoint_step = self._saves.pop(0)

@@ -23,6 +23,9 @@ from schemas.tables import TABLE_BY_NAME, TABLES, Table, empty
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, Topology, topology_from_frames
 
 ARRIVAL = "arrived_at"
+DAY_SECONDS = 86_400
+GPUS_PER_NODE_MAXIMUM = 64
+DELAY_SECONDS_MAXIMUM = 60.0  # what is longer under way is evidence of another kind
 # One row of a clock that is decades off must not make a million empty windows.
 SPAN_MAXIMUM = timedelta(days=100)
 _KEY = "__replayed_at"
@@ -46,14 +49,14 @@ class RecordingMeta:
 
 @dataclass(frozen=True)
 class Recording:
-    """windows: to be read once, in order; frames as recorded, to be admitted by whoever reads them. by_arrival: they
-    are cut by when rows arrived, not by when they were taken.
+    """windows: to be read once, in order; frames as recorded, to be admitted by whoever reads them. delay_seconds:
+    None, or they are cut by when rows arrived, and rows of the slowest table were usually under way that long.
     """
 
     meta: RecordingMeta
     topology: Topology
     windows: Iterator[Window]
-    by_arrival: bool
+    delay_seconds: float | None
 
 
 def meta_of(scenario: Scenario, topology: Topology) -> RecordingMeta:
@@ -112,8 +115,9 @@ def read_recording(folder: Path, *, window_seconds: int = 60) -> Recording:
         topology = topology_from_frames(meta.name, nodes, links, gpus_per_node=meta.gpus_per_node)
     except (ValueError, pl.exceptions.PolarsError) as error:
         raise RecordingError(f"recording {folder}: {_line(error)}") from error
-    by_arrival = any(_arrives(folder, name) for name in frames)
-    return Recording(meta, topology, _windows(meta, frames, window_seconds), by_arrival)
+    delays = [_delay_seconds(folder, TABLE_BY_NAME[name]) for name in frames if _arrives(folder, name)]
+    slowest = max(min(DELAY_SECONDS_MAXIMUM, max(delays)), 0.0) if delays else None
+    return Recording(meta, topology, _windows(meta, frames, window_seconds), slowest)
 
 
 def read_labels(folder: Path) -> pl.DataFrame:
@@ -141,6 +145,13 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 def _arrives(folder: Path, name: str) -> bool:
     return ARRIVAL in _scan(folder / f"{name}.parquet").collect_schema()
+
+
+def _delay_seconds(folder: Path, table: Table) -> float:
+    """From the median row's time to its arrival; the delay of one slow source does not show in it."""
+    frame = _scan(folder / f"{table.name}.parquet").select(table.time, ARRIVAL).collect()
+    under_way = (_instants(frame, ARRIVAL) - _instants(frame, table.time)).dt.total_microseconds().median()
+    return float(under_way) / 1e6 if isinstance(under_way, int | float) else 0.0
 
 
 def _keyed(folder: Path, table: Table) -> pl.LazyFrame:
@@ -185,7 +196,10 @@ def _windows(meta: RecordingMeta, frames: Mapping[str, pl.LazyFrame], window_sec
             inside |= pl.col(_KEY).is_null()
         tables = {table.name: empty(table) for table in TABLES}
         for name, frame in frames.items():
-            tables[name] = frame.filter(inside).sort(_KEY, maintain_order=True).drop(_KEY).collect()
+            try:
+                tables[name] = frame.filter(inside).sort(_KEY, maintain_order=True).drop(_KEY).collect()
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise RecordingError(f"recording {meta.name}: {name}.parquet cannot be read: {_line(error)}") from error
         yield Window(starts_at, ends_at, tables)
         starts_at, first = ends_at, False
 
@@ -198,8 +212,8 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
             tree = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RecordingError(f"recording {folder}: recording.toml is not TOML: {error}") from error
-    bounds = [frame.select(a=pl.col(_KEY).min(), b=pl.col(_KEY).max()).collect().row(0) for frame in frames.values()]
-    seen = [bound for bound in bounds if bound[0] is not None]
+    bounds = [_bounds(folder, name, frame) for name, frame in frames.items()]
+    seen = [(low, high) for low, high in bounds if low is not None and high is not None]
     if not seen and not {"starts_at", "ends_at"} <= set(tree):
         raise RecordingError(f"recording {folder}: no row has a time, and recording.toml does not say when it was")
     starts_at = _given(folder, tree, "starts_at") or min(low for low, _ in seen)
@@ -212,11 +226,11 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
     if ends_at <= starts_at:
         raise RecordingError(f"recording {folder}: ends_at {ends_at} is not after starts_at {starts_at}")
     given = tree.get("intervals", {})
-    if not isinstance(given, dict) or not all(isinstance(value, int | float) for value in given.values()):
-        raise RecordingError(f"recording {folder}: recording.toml: intervals must be seconds by table")
+    if not isinstance(given, dict) or not all(_is_interval(value) for value in given.values()):
+        raise RecordingError(f"recording {folder}: recording.toml: intervals must be seconds by table, up to a day")
     gpus_per_node = tree.get("gpus_per_node", 8)
-    if not isinstance(gpus_per_node, int) or gpus_per_node < 1:
-        raise RecordingError(f"recording {folder}: recording.toml: gpus_per_node must be a whole number")
+    if not isinstance(gpus_per_node, int) or not 1 <= gpus_per_node <= GPUS_PER_NODE_MAXIMUM:
+        raise RecordingError(f"recording {folder}: recording.toml: gpus_per_node must be from 1 to 64")
     return RecordingMeta(
         name=str(tree.get("name", folder.name)),
         starts_at=starts_at,
@@ -225,6 +239,18 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
         intervals={**_estimated_intervals(frames, set(given)), **given},
         gpus_per_node=gpus_per_node,
     )
+
+
+def _bounds(folder: Path, name: str, frame: pl.LazyFrame) -> tuple[datetime | None, datetime | None]:
+    try:
+        low, high = frame.select(low=pl.col(_KEY).min(), high=pl.col(_KEY).max()).collect().row(0)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise RecordingError(f"recording {folder}: {name}.parquet cannot be read: {_line(error)}") from error
+    return low, high
+
+
+def _is_interval(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= DAY_SECONDS
 
 
 def _estimated_intervals(frames: Mapping[str, pl.LazyFrame], given: set[str]) -> dict[str, float]:

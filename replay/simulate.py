@@ -14,6 +14,7 @@ import polars as pl
 
 from replay.cluster import Block, Cluster
 from replay.conditions import Conditions, DriverEvent
+from replay.exporters import Exporters
 from replay.fabric_tables import FabricTables
 from replay.facility_tables import FacilityTables
 from replay.fault import Fault, Throttling, Truth
@@ -106,6 +107,7 @@ def _rendered(scenario: Scenario, layout: Layout, faults: tuple[Fault, ...]) -> 
     fabric = FabricTables(seed, layout, began, every["fabric_port"], every["optic"])
     bent = tuple(fault.entity for fault in faults if isinstance(fault, FiberBend))
     fiber = FiberTables(seed, layout, began, scenario.otdr, bent)
+    exporters = Exporters(scenario.starts_at)
     for number, block, conditions in _blocks(scenario, layout, faults):
         conditions.driver_events.extend(_shutdowns(block, layout))
         rendered: dict[str, Callable[[], pl.DataFrame]] = {
@@ -123,7 +125,7 @@ def _rendered(scenario: Scenario, layout: Layout, faults: tuple[Fault, ...]) -> 
             "cold_plate": partial(gpus.cold_plate, number, block, conditions),
             "power": partial(plant.power, number, block, conditions),
         }
-        yield {name: rendered[name]() for name in scenario.tables if name in rendered}
+        yield {name: exporters.sent(name, rendered[name](), conditions) for name in scenario.tables if name in rendered}
 
 
 def _shutdowns(block: Block, layout: Layout) -> list[DriverEvent]:

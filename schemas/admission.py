@@ -62,7 +62,7 @@ def admit(table: Table, frame: pl.DataFrame, origin: Origin | None = None) -> Ad
     return Admitted(rows, _quarantine(table, pl.concat(refused), origin or Origin()), ignored)
 
 
-def _typed(column: str, given: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+def _typed(column: str, given: pl.DataType, wanted: pl.DataType) -> pl.Expr:  # noqa: PLR0911  one return per kind
     """The column cast to its type: text is parsed, a bare integer time is microseconds since the epoch."""
     value = pl.col(column)
     if given == wanted:

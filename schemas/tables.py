@@ -10,6 +10,7 @@ from schemas.coolant import ColdPlate, CoolantLoop, CoolantPump
 from schemas.fabric import FabricPort, Optic
 from schemas.fiber import OtdrEvent, OtdrTrace
 from schemas.gpu import Gpu, GpuEvent
+from schemas.intake import Late, Quarantine
 from schemas.job import Heartbeat, JobEvent, Maintenance
 from schemas.power import Power
 
@@ -21,6 +22,8 @@ class Table:
     key: what identifies a row beside its time. source: the column naming who sends the rows (lateness and silence
     are judged per source). interval_seconds: usual sampling interval (domain.md 5.1, 5.4); None for events, whose
     silence means nothing. lane: events never queue behind metrics.
+    senders: columns beside the source that tell apart who sends on their own, as the ranks of a host do; their order
+    among each other says nothing about lateness.
     """
 
     name: str
@@ -30,6 +33,7 @@ class Table:
     source: str
     interval_seconds: float | None
     lane: Literal["events", "metrics"] = "metrics"
+    senders: tuple[str, ...] = ()
 
     @property
     def columns(self) -> pl.Schema:
@@ -54,6 +58,7 @@ TABLES: tuple[Table, ...] = (
         source="node",
         interval_seconds=1,
         lane="events",
+        senders=("gpu",),
     ),
     Table(name="job_event", schema=JobEvent, key=("job", "kind"), source="job", interval_seconds=None, lane="events"),
     Table(
@@ -87,11 +92,23 @@ TABLES: tuple[Table, ...] = (
     Table(name="power", schema=Power, key=("pdu",), source="pdu", interval_seconds=1, lane="events"),
 )
 
+# What the door put aside. Nobody sends these; detectors may read them, for what they tell of a source.
+INTAKE_TABLES: tuple[Table, ...] = (
+    Table(name="late", schema=Late, key=("table", "source", "row"), source="source", interval_seconds=None),
+    Table(
+        name="quarantine",
+        schema=Quarantine,
+        key=("table", "source", "rule", "topic", "partition", "offset"),
+        source="source",
+        interval_seconds=None,
+    ),
+)
+
 USUAL_INTERVALS_SECONDS: dict[str, float] = {
     table.name: table.interval_seconds for table in TABLES if table.interval_seconds is not None
 }
 TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
-TABLE_BY_SCHEMA: dict[type[dy.Schema], Table] = {table.schema: table for table in TABLES}
+TABLE_BY_SCHEMA: dict[type[dy.Schema], Table] = {table.schema: table for table in (*TABLES, *INTAKE_TABLES)}
 
 
 def empty(table: Table) -> pl.DataFrame:

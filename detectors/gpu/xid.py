@@ -8,31 +8,14 @@ import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.gpu.xid_catalog import FALLEN_OFF_BUS, FATAL_CODES, RECOVERY_ACTION_CHANGED, XID_BY_CODE
+from detectors.gpu.xid_returns import RETURN_COLUMNS, came_back
 from schemas.columns import UTC_MICROSECONDS
-from schemas.gpu import GpuEvent
+from schemas.gpu import Gpu, GpuEvent
 
-RECOVERY_ACTION_CHANGED = 154
-FALLEN_OFF_BUS = 79
-STATE = pl.Schema(
+LEVEL = "level"
+LEVEL_COLUMNS = pl.Schema(
     {"entity": pl.String(), "xid": pl.Int64(), "time": UTC_MICROSECONDS, "first_bad_at": UTC_MICROSECONDS}
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FatalXid:
-    xid: int
-    cause: str
-    action: str
-
-
-FATAL_XIDS: tuple[FatalXid, ...] = (
-    FatalXid(xid=48, cause="gpu_memory", action="reset_gpu"),  # uncorrectable (double bit) memory error
-    FatalXid(xid=62, cause="gpu_fatal_error", action="reset_gpu"),  # power management unit halted
-    FatalXid(xid=64, cause="gpu_memory", action="reset_gpu"),  # a row could not be remapped
-    FatalXid(xid=74, cause="gpu_nvlink", action="reset_gpu"),  # NVLink error
-    FatalXid(xid=FALLEN_OFF_BUS, cause="gpu_fallen_off_bus", action="reboot_node"),
-    FatalXid(xid=119, cause="gpu_fatal_error", action="reset_gpu"),  # GPU system processor: no answer
-    FatalXid(xid=120, cause="gpu_fatal_error", action="reset_gpu"),  # GPU system processor: error
 )
 
 
@@ -40,20 +23,31 @@ FATAL_XIDS: tuple[FatalXid, ...] = (
 class XidFault:
     """The driver logs that a GPU can no longer be used.
 
-    What it looks like: an event with an XID of the list. Six public classifiers (NVIDIA's catalogue, gpud, gcm,
-    imbue, Azure NHC, the Kubernetes device plugin) agree on 11 of the 78 codes of an H100: 48, 62, 64, 74, 79, 119
-    and 120 are faulty, 13, 31, 43 and 45 are the application's. Every other code is observed, never judged. A line
-    "fallen off the bus" is 79. XID 154 carries what the driver itself wants; where it asks for a reset, a reboot or a
-    drain it is followed: it changes the action of the fatal codes active on the GPU, or is a fatal error of its own.
-    Formula: a level per (GPU, code) begins with the event and ends `hold_seconds` after the code's last event.
-    Default 3600 s: an event has no end, and a reset or reboot with its checks takes up to half an hour
-    (NVSentinel issue 126), so an hour without the code is the first good sign; Azure's window is two.
+    What it looks like: an event with a code on which the six public classifiers of gpu/xid_catalog.csv agree that it
+    is a fault (48, 62, 64, 74, 79, 119, 120); its cause and action are those of the catalogue. The codes they call
+    benign are the application's (13, 31 and 43; gpu.xid_repeats watches 13 and 31; 45 is what others leave behind and
+    never a root). Every other code, in the catalogue or not, is observed and never judged: unknown is not broken.
+    A line "fallen off the bus" is 79. XID 154 carries what the driver itself wants; where it asks for a reset, a reboot
+    or a drain it is followed: it changes the action of the fatal codes active on the GPU, or is a fatal error of its
+    own.
+    Formula: a level per (GPU, code) begins with the event and ends `hold_seconds` after the code's last event. A code
+    that comes again after its GPU was back at work (its rows paused for more than `pause_seconds`, or its energy since
+    driver load fell) has outlived a reset or reboot; after `returns` of them within `memory_seconds` another one is of
+    no use, and the action becomes field_diagnostics.
+    Defaults: 3600 s, as an event has no end, and a reset or reboot with its checks takes up to half an hour
+    (NVSentinel issue 126), so an hour without the code is the first good sign; Azure's window is two. 2 returns: gpud
+    reboots twice for a code, then inspects. 60 s: a reset takes seconds, a lost scrape or two is none. 14 days: as long
+    as gpud keeps its events.
     Entity: node/slot; node/PCI address where the source does not know the slot.
-    Cannot see: which GPU began it, when XID 45 storms over all ranks of a job; SXIDs of NVSwitches.
+    Cannot see: which GPU began it, when XID 45 storms over all ranks of a job; SXIDs of NVSwitches; returns of a GPU
+    whose own rows are not sent.
     """
 
     hold_seconds: float = 3600.0
-    fatal: tuple[FatalXid, ...] = FATAL_XIDS
+    returns: int = 2
+    pause_seconds: float = 60.0
+    memory_seconds: float = 14 * 86_400.0
+    fatal: tuple[int, ...] = FATAL_CODES
 
     @property
     def name(self) -> str:
@@ -61,44 +55,63 @@ class XidFault:
 
     @property
     def reads(self) -> tuple[type[dy.Schema], ...]:
-        return (GpuEvent,)
+        return (GpuEvent, Gpu)
 
     @property
     def keeps(self) -> pl.Schema:
-        """One row per active (GPU, code): its last event and its first one."""
-        return STATE
+        """Per active (GPU, code) its last event and its first one; the history of returns (RETURN_COLUMNS)."""
+        return pl.Schema({**RETURN_COLUMNS, "first_bad_at": UTC_MICROSECONDS})
 
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         hold = timedelta(seconds=self.hold_seconds)
+        before = state.filter(row=LEVEL).select(LEVEL_COLUMNS.names())
+        history = state.filter(pl.col("row") != LEVEL).select(RETURN_COLUMNS.names())
         events = _events(tables[GpuEvent])
         own = pl.col("xid") == RECOVERY_ACTION_CHANGED
-        fatal = _runs(events.join(self._rules(), on="xid", maintain_order="left"), state.filter(~own), hold)
+        fatal_events = events.join(self._rules(), on="xid", maintain_order="left")
+        returns, history_after = came_back(
+            fatal_events, tables[Gpu], history, now=context.now,
+            pause=timedelta(seconds=self.pause_seconds), window=timedelta(seconds=self.memory_seconds),
+        )  # fmt: skip
+        spent = pl.col("came_back") >= self.returns
+        fatal_events = fatal_events.join(returns, on="row", how="left", maintain_order="left").with_columns(
+            action=pl.when(spent).then(pl.lit("field_diagnostics")).otherwise("action"),
+            spent=pl.col("stepped") & (pl.col("came_back") == self.returns),
+        )
+        fatal = _runs(fatal_events, before.filter(~own), hold)
         wanted = events.filter(own).with_columns(action=_driver_action()).filter(pl.col("action").is_not_null())
         changed = _active_at(wanted, fatal, hold)
         alone = wanted.join(changed, on="row", how="anti", maintain_order="left").with_columns(
             cause=pl.lit("gpu_fatal_error")
         )
-        runs = pl.concat([fatal, _runs(alone, state.filter(own), hold)], how="diagonal")
-        begins = runs.filter(~pl.col("carried") & (pl.col("fresh") | own))
+        runs = pl.concat([fatal, _runs(alone, before.filter(own), hold)], how="diagonal")
+        begins = runs.filter(~pl.col("carried") & (pl.col("fresh") | own | pl.col("spent")))
         last = pl.coalesce("next", pl.lit(context.now)) - pl.col("time") > hold
         ends = runs.filter(last).with_columns(time=pl.col("time") + hold)
-        after = runs.filter(pl.col("next").is_null() & ~last).select(STATE.names()).sort("entity", "xid")
+        active = runs.filter(pl.col("next").is_null() & ~last).select(LEVEL_COLUMNS.names())
+        kept = [pl.DataFrame(schema=self.keeps), active.with_columns(row=pl.lit(LEVEL)), history_after]
+        after = pl.concat(kept, how="diagonal").select(self.keeps.names()).sort(pl.all())
         return Detection(ordered(*self._said(pl.concat([begins, changed], how="diagonal"), ends)), after)
 
     def _rules(self) -> pl.DataFrame:
-        rules = [(rule.xid, rule.cause, rule.action) for rule in self.fatal]
+        rules = [
+            (code, _cause(code), XID_BY_CODE[code].action if code in XID_BY_CODE else "open_ticket")
+            for code in self.fatal
+        ]
         return pl.DataFrame(
             rules, schema={"xid": pl.Int64(), "cause": pl.String(), "action": pl.String()}, orient="row"
         )
 
     def _said(self, actives: pl.DataFrame, ends: pl.DataFrame) -> list[pl.DataFrame]:
         """Statements, one frame per cause."""
-        causes = {rule.xid: rule.cause for rule in self.fatal} | {RECOVERY_ACTION_CHANGED: "gpu_fatal_error"}
+        causes = {code: _cause(code) for code in (*self.fatal, RECOVERY_ACTION_CHANGED)}
         said = pl.concat(
             [
-                actives.with_columns(evidence("xid", "pci", "message"), active=pl.lit(True), score=pl.lit(1.0)),
+                actives.with_columns(
+                    evidence("xid", "pci", "message", "came_back"), active=pl.lit(True), score=pl.lit(1.0)
+                ),
                 ends.with_columns(active=pl.lit(False), score=pl.lit(0.0), action=pl.lit(None, pl.String)),
             ],
             how="diagonal",
@@ -110,6 +123,10 @@ class XidFault:
             findings_frame(said.filter(cause=cause).drop("cause"), self.name, cause, "gpu")
             for cause in dict.fromkeys(causes.values())
         ]
+
+
+def _cause(code: int) -> str:
+    return XID_BY_CODE[code].cause if code in XID_BY_CODE else "gpu_fatal_error"
 
 
 def _events(rows: pl.DataFrame) -> pl.DataFrame:

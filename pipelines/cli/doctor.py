@@ -1,16 +1,20 @@
 """hotspare doctor: what is installed, what can be reached, and what each source of telemetry last said."""
 
 import platform
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import islice
 
 import polars as pl
+from rich.table import Table
 
 from pipelines import operations_database
 from pipelines.cli.output import FOUND_SOMETHING, AsJson, SettingsFile, console, moment, print_json, table
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
-from pipelines.settings import Settings
+from pipelines.settings import Settings, configured
+from pipelines.source_report import SourceReport, source_report
 from pipelines.sources.choose import topology_of
 from pipelines.sources.contract import SourceError
 from pipelines.sources.kafka_client import consumer
@@ -18,14 +22,8 @@ from pipelines.telemetry_schema import NewerStore
 from pipelines.telemetry_store import StoreUnavailable
 
 LIBRARIES = ("polars", "duckdb", "dagster", "scikit-learn", "kafka-python", "dataframely", "sqlalchemy")
-SOURCES = """
-    select "table", count(distinct source) as sources, sum(rows)::bigint as rows, sum(late)::bigint as late,
-        sum(quarantined)::bigint as quarantined, max(time) as newest
-    from telemetry_health group by 1 order by 1
-"""
-REASONS = (
-    'select "table", rule, count(*)::bigint as rows from quarantine group by all order by rows desc, 1, 2 limit 20'
-)
+CLOCK_APART_SECONDS = 2.0  # as telemetry.clock_skew
+SHOWN_MAXIMUM = 20  # lines of each list that a person gets; --json gives all
 
 
 @dataclass(frozen=True)
@@ -41,13 +39,11 @@ def doctor(settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """Check installation, stores and broker, and show what came in and what was refused. Exit 1 on trouble."""
     chosen = settings_at(settings)
     checks = [_libraries(), _topology(chosen), _operations(chosen), _kafka(chosen)]
-    sources = reasons = pl.DataFrame()
+    report = None
     try:
-        store = telemetry_store(chosen)
-        sources, reasons = store.query(SOURCES), store.query(REASONS)
-        checks.append(
-            Check("telemetry store", good=True, said=f"{chosen.store.telemetry}, {sources.height} tables with rows")
-        )
+        report = source_report(telemetry_store(chosen), configured(chosen))
+        said = f"{chosen.store.telemetry}, {report.sources.height} sources"
+        checks.append(Check("telemetry store", good=True, said=said))
     except (StoreUnavailable, NewerStore) as error:
         checks.append(
             Check("telemetry store", good=None if not chosen.store.telemetry.exists() else False, said=str(error))
@@ -55,7 +51,8 @@ def doctor(settings: SettingsFile = None, as_json: AsJson = False) -> int:
     if as_json:
         print_json({
             "checks": [vars(check) for check in checks],
-            "tables": sources.to_dicts(), "quarantine": reasons.to_dicts(), "at": datetime.now(UTC),
+            **({} if report is None else {name: frame.to_dicts() for name, frame in vars(report).items()}),
+            "at": datetime.now(UTC),
         })  # fmt: skip
     else:
         screen = console()
@@ -63,12 +60,66 @@ def doctor(settings: SettingsFile = None, as_json: AsJson = False) -> int:
         screen.print(
             table("Checks", ("what", "state", ""), ((check.what, words[check.good], check.said) for check in checks))
         )
-        if not sources.is_empty():
-            rows = ((*row[:-1], moment(row[-1])) for row in sources.iter_rows())
-            screen.print(table("What came in", ("table", "sources", "rows", "late", "quarantined", "newest"), rows))
-        if not reasons.is_empty():
-            screen.print(table("What was refused", ("table", "rule", "rows"), reasons.iter_rows()))
+        for shown in [] if report is None else _lists(report):
+            screen.print(shown)
     return FOUND_SOMETHING if any(check.good is False for check in checks) else 0
+
+
+def _lists(report: SourceReport) -> Iterator[Table]:
+    """What there is to say of sources, a table each; the worst first where there are many."""
+    sources = report.sources
+    by_table = sources.group_by("table").agg(
+        pl.len(), pl.col("rows", "late", "rejects").sum(), pl.col("last_seen").min().alias("oldest"),
+        pl.col("last_seen").max().alias("newest"), pl.col("behind_seconds").median(),
+    ).sort("table")  # fmt: skip
+    rows: Iterable[Sequence[object]] = (
+        (*row[:5], moment(row[5]), moment(row[6]), _seconds(row[7])) for row in by_table.iter_rows()
+    )
+    heads: tuple[str, ...] = (
+        "table",
+        "sources",
+        "rows",
+        "late",
+        "rejects",
+        "first to fall silent",
+        "last seen",
+        "clock behind by",
+    )
+    yield from _list("What came in", heads, rows, by_table.height)
+    # A steady delay of all is the pipe's; a source that differs from the others has a clock of its own.
+    apart = pl.col("behind_seconds") - pl.col("behind_seconds").median().over("table")
+    odd = sources.with_columns(apart=apart).filter(
+        (pl.col("rejects") + pl.col("late") > 0) | (pl.col("apart").abs() > CLOCK_APART_SECONDS)
+    )
+    rows = ((*row[:5], moment(row[5]), _seconds(row[6])) for row in odd.iter_rows())
+    heads = ("table", "source", "rows", "late", "rejects", "last seen", "clock behind by")
+    yield from _list("Sources with trouble", heads, rows, odd.height)
+    rejects = report.rejects.with_columns(pl.col("source", "topic").fill_null("-"))
+    heads = ("table", "source", "from", "rule", "rows", "for example")
+    yield from _list("What was refused", heads, rejects.iter_rows(), rejects.height)
+    rows = ((origin, ", ".join(columns)) for origin, columns in report.signals.iter_rows())
+    yield from _list("What sources cannot show", ("from", "missing"), rows, report.signals.height)
+    rows = (
+        (detector, state, name, ", ".join(columns) or "no rows")
+        for detector, state, name, columns in report.blind.sort("state", maintain_order=True).iter_rows()
+    )
+    heads = ("detector", "state", "table", "without a value in its last day")
+    yield from _list("Detectors that do not see", heads, rows, report.blind.height)
+    heads = ("table", "kind", "name", "rows")
+    yield from _list("Names that nothing knows", heads, report.unresolved.iter_rows(), report.unresolved.height)
+    heads = ("kind", "alias", "entity")
+    title = "Learned names that a running stream does not go by (put them into identity.file)"
+    yield from _list(title, heads, report.learned.iter_rows(), report.learned.height)
+
+
+def _list(title: str, heads: tuple[str, ...], rows: Iterable[Sequence[object]], count: int) -> Iterator[Table]:
+    if count:
+        more = f" (first {SHOWN_MAXIMUM} of {count}; --json shows all)" if count > SHOWN_MAXIMUM else ""
+        yield table(title + more, heads, islice(rows, SHOWN_MAXIMUM))
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
 
 
 def _libraries() -> Check:

@@ -41,7 +41,7 @@ breaker = typer.Typer(no_args_is_help=True, help="The breaker that stops all aut
 def list_incidents(
     state: Annotated[list[str] | None, typer.Option(help=f"Any of: {', '.join(get_args(State))}.")] = None,
     cause: Annotated[list[str] | None, typer.Option(help="Only these causes.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most so many.")] = 50,
     settings: SettingsFile = None,
     as_json: AsJson = False,
 ) -> int:
@@ -135,7 +135,7 @@ def silence(
 @actions.command("list")
 def list_actions(
     incident: Annotated[str | None, typer.Option(help="Only of this incident.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most so many.")] = 50,
     settings: SettingsFile = None,
     as_json: AsJson = False,
 ) -> int:

@@ -17,6 +17,9 @@ FILES = "a file in a known format, a recording folder, a folder of files, a scen
 def ingest(
     source: Annotated[list[str], typer.Option("--from", help=f"Where from: {FILES}. May be given several times.")],
     node: Annotated[str | None, typer.Option(help="Host that a file comes from, when it does not say.")] = None,
+    mapping: Annotated[
+        str | None, typer.Option(help="Section mapping or modbus of the settings that says what a file's columns are.")
+    ] = None,
     settings: SettingsFile = None,
     as_json: AsJson = False,
 ) -> int:
@@ -24,7 +27,7 @@ def ingest(
     chosen = settings_at(settings)
     documents = []
     for spec in (path for given in source for path in _expanded(given)):
-        found = source_for(spec, chosen, node=node)
+        found = source_for(spec, chosen, node=node, mapping=mapping)
         with progress_bar(found.span_seconds, quiet=as_json) as show:
             tally = Workplace(settings=chosen, progress=show).ingest(found, "ingest")
         documents.append({"source": spec, **replay_document(tally)})

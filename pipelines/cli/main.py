@@ -71,6 +71,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has seen enough
         code = 0
+    except OSError as error:  # a path that cannot be read or written; it names itself
+        code = _refuse(f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "))
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -31,8 +31,8 @@ class Refused(RuntimeError):
 def console() -> Console:
     """Where text goes. Without a terminal it is plain and wide, so that pipes see whole lines."""
     if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=PLAIN_COLUMNS, no_color=True)
+        return Console(highlight=False, markup=False)
+    return Console(highlight=False, markup=False, width=PLAIN_COLUMNS, no_color=True)
 
 
 def print_json(document: Any) -> None:

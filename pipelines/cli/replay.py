@@ -31,7 +31,7 @@ def replay(
     source: Annotated[str, typer.Argument(help="Scenario, recording folder, store:FROM..TO or kafka:TOPICS@FROM..TO.")],
     speed: Annotated[str, typer.Option(help="max, or how many times faster than it happened, e.g. 1 or 60.")] = "max",
     diff: Annotated[str | None, typer.Option(help="Second settings file: show what it would change.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed for a scenario.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Another seed for a scenario.")] = None,
     settings: SettingsFile = None,
     as_json: AsJson = False,
 ) -> int:

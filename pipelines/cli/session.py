@@ -8,7 +8,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.cli.output import console
 from pipelines.operations_store import OperationsStore
-from pipelines.settings import Settings, configured, load_settings
+from pipelines.settings import Settings, aliases_of, configured, load_settings
 from pipelines.sources.contract import Source
 from pipelines.stream import Responder, Stream, Tally
 from pipelines.telemetry_store import TelemetryStore
@@ -30,7 +30,10 @@ def replayed(source: Source, settings: Settings, progress: Callable[[Tally], Non
     """Through the engine in memory: nothing is kept, nothing outside is touched."""
     memory = OperationsStore.open(":memory:")
     rehearsing = Responder(operations=memory, settings=settings.recovery.rehearsal(), executors={})
-    return Stream(source=source, detectors=configured(settings), responder=rehearsing).run(progress)
+    return Stream(
+        source=source, detectors=configured(settings), responder=rehearsing, aliases=aliases_of(settings.identity),
+        domains=settings.identity.domains,
+    ).run(progress)  # fmt: skip
 
 
 @contextmanager

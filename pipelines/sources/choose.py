@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from pipelines.mapped_formats import TOPIC_MARK, mapped_format
 from pipelines.pacing import window_seconds
 from pipelines.settings import Settings
 from pipelines.sources.contract import Source, SourceError
@@ -14,6 +15,7 @@ from pipelines.sources.kafka import KafkaSource
 from pipelines.sources.live_simulation import SPEC, live_simulation
 from pipelines.sources.windows import WindowSource
 from pipelines.telemetry_store import TelemetryStore
+from pipelines.topics import Format
 from replay.recording import read_recording
 from replay.scenario import Scenario, load_scenario, scenario_names
 from replay.simulate import Window, simulate
@@ -21,17 +23,26 @@ from replay.simulate import topology_of as topology_of_scenario
 from schemas.formats.decoded import Unreadable
 from schemas.formats.ibnetdiscover import decode as decode_ibnetdiscover
 from schemas.formats.topology_csv import decode_topology
-from schemas.tables import TABLES, USUAL_INTERVALS_SECONDS
+from schemas.tables import USUAL_INTERVALS_SECONDS
 from schemas.topology import Topology
 from schemas.topology_presets import build
 
+ARRIVAL_WINDOW_SECONDS = 5
+FIRST_YEAR, LAST_YEAR = 1970, 9998
 RANGE = re.compile(r"^(store:|kafka:(?P<topics>[^@]*)@)(?P<begin>.+?)\.\.(?P<end>.+)$")
 
 
-def source_for(
-    spec: str, settings: Settings, *, node: str | None = None, seed: int | None = None, speed: float | None = None
+def source_for(  # noqa: PLR0913  what a person may say about a source
+    spec: str,
+    settings: Settings,
+    *,
+    node: str | None = None,
+    seed: int | None = None,
+    speed: float | None = None,
+    mapping: str | None = None,
 ) -> Source:
-    """The source that `spec` names; speed only sets how finely it is cut.
+    """The source that `spec` names; speed only sets how finely it is cut. mapping: the section of the settings that
+    says what a file's columns are.
 
     Raises SourceError, ScenarioError or RecordingError, with one line.
     """
@@ -51,14 +62,30 @@ def source_for(
     return FileSource(
         path=path, topology=topology_of(settings), surroundings=surroundings_of(path, node=node),
         bytes_maximum=settings.limits.file_bytes_maximum,
+        form=None if mapping is None else _mapped(mapping, settings),
     )  # fmt: skip
 
 
 def kafka_source(settings: Settings) -> KafkaSource:
     """Everything on the brokers that is ours, from where the store left off."""
     return KafkaSource(
-        settings=settings.kafka, limits=settings.limits, formats=dict(settings.topics), topology=topology_of(settings)
+        settings=settings.kafka, limits=settings.limits, formats=topic_formats(settings), topology=topology_of(settings)
     )
+
+
+def topic_formats(settings: Settings) -> dict[str, str | Format]:
+    """Other producers' topics with their formats: names of known ones, and those that the settings map."""
+    return {
+        topic: _mapped(name.removeprefix(TOPIC_MARK), settings) if name.startswith(TOPIC_MARK) else name
+        for topic, name in settings.topics.items()
+    }
+
+
+def _mapped(name: str, settings: Settings) -> Format:
+    try:
+        return mapped_format(name, settings.mapping, settings.modbus)
+    except ValueError as error:
+        raise SourceError(str(error)) from None
 
 
 def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float | None = None) -> WindowSource:
@@ -76,12 +103,14 @@ def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float
 def recording_source(folder: Path, *, speed: float | None = None) -> WindowSource:
     """A recording folder, cut into windows of event time, or of arrival where it says when rows arrived."""
     recording = read_recording(folder, window_seconds=window_seconds(speed))
-    meta = recording.meta
+    meta, seconds = recording.meta, window_seconds(speed)
+    if recording.delay_seconds is not None:
+        seconds = ARRIVAL_WINDOW_SECONDS  # what has arrived by when must not depend on the speed
     return WindowSource(
         stream=f"recording:{meta.name}:{folder.absolute()}", topology=recording.topology,
         intervals_seconds=meta.intervals, span_seconds=(meta.ends_at - meta.starts_at).total_seconds(),
-        windows=lambda: read_recording(folder, window_seconds=window_seconds(speed)).windows,
-        by_arrival=recording.by_arrival,
+        windows=lambda: read_recording(folder, window_seconds=seconds).windows,
+        delay_seconds=recording.delay_seconds,
     )  # fmt: skip
 
 
@@ -109,25 +138,30 @@ def _ranged(spec: str, settings: Settings, seconds: int) -> Source:
     if spec.startswith("store:"):
         return store_source(settings, begin, end, seconds)
     return KafkaSource(
-        settings=settings.kafka, limits=settings.limits, formats=dict(settings.topics), topology=topology_of(settings),
-        topics=tuple(topic for topic in found["topics"].split(",") if topic), window=(begin, end),
+        settings=settings.kafka, limits=settings.limits, formats=topic_formats(settings),
+        topology=topology_of(settings), window=(begin, end),
+        topics=tuple(topic for topic in found["topics"].split(",") if topic),
     )  # fmt: skip
 
 
 def store_source(settings: Settings, begin: datetime, end: datetime, seconds: int) -> WindowSource:
-    """What the store holds of begin <= time < end. Rows were admitted once; they pass the door again unchanged."""
+    """What the store holds of begin <= time < end. Rows were admitted once; they pass the door again unchanged.
+
+    They are judged on the cluster that they came from, where the store knows it.
+    """
     store = TelemetryStore(settings.store.telemetry, settings.store.busy_seconds)
+    topology, intervals = store.cluster(begin, end) or (topology_of(settings), USUAL_INTERVALS_SECONDS)
 
     def windows() -> Iterator[Window]:
         at = begin
         while at < end:
             until = min(at + timedelta(seconds=seconds), end)
-            yield Window(at, until, {table.name: store.window(table.name, at, until) for table in TABLES})
+            yield Window(at, until, store.tables(at, until))
             at = until
 
     return WindowSource(
-        stream=f"store:{begin.isoformat()}..{end.isoformat()}", topology=topology_of(settings),
-        intervals_seconds=USUAL_INTERVALS_SECONDS, span_seconds=(end - begin).total_seconds(), windows=windows,
+        stream=f"store:{begin.isoformat()}..{end.isoformat()}", topology=topology, intervals_seconds=intervals,
+        span_seconds=(end - begin).total_seconds(), windows=windows,
     )  # fmt: skip
 
 
@@ -136,4 +170,6 @@ def _instant(text: str, spec: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise SourceError(f"{spec}: {text!r} is not a time like 2026-03-01T08:00:00Z") from None
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise SourceError(f"{spec}: {text!r} is not between {FIRST_YEAR} and {LAST_YEAR}")
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

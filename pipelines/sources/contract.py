@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pipelines.engine import Batch
+from pipelines.source_notes import SourceNotes
 from schemas.topology import Topology
 
 Offsets = Mapping[tuple[str, int], int]
@@ -17,12 +18,14 @@ class SourceError(RuntimeError):
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
     """What came in one go. offsets: where to go on reading once the batch is stored, by (topic, partition); a
-    recording is ("time", 0) in microseconds. ignored: "table.column" -> rows with a column no table knows.
+    recording is ("time", 0) in microseconds. ignored: "table.column" -> rows with a column no table knows. notes: what
+    was seen of the sources themselves.
     """
 
     batch: Batch
     offsets: Offsets = field(default_factory=dict)
     ignored: Mapping[str, int] = field(default_factory=dict)
+    notes: SourceNotes = field(default_factory=SourceNotes)
 
 
 class Source(Protocol):

@@ -4,7 +4,7 @@ Offsets are never committed to the broker: they are stored with the rows, in the
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
@@ -20,6 +20,7 @@ from pipelines.sources.kafka_client import consumer
 from pipelines.sources.kafka_messages import TopicReader, newest_of, reader_of, written_at
 from pipelines.sources.kafka_positions import NO_GAPS, Ends, behind, ends_of, go_on, go_to, poll
 from pipelines.sources.watermark import Partition, Watermark
+from pipelines.topics import Format
 from schemas.tables import TABLE_BY_NAME, TABLES
 from schemas.topology import Topology
 
@@ -41,7 +42,7 @@ class KafkaSource:
 
     settings: KafkaSettings
     limits: LimitSettings
-    formats: dict[str, str]
+    formats: Mapping[str, str | Format]
     topology: Topology
     topics: tuple[str, ...] = ()
     window: tuple[datetime, datetime] | None = None
@@ -102,15 +103,15 @@ class KafkaSource:
                 name: rows.filter(pl.col(TABLE_BY_NAME[name].time).is_between(begin, end, closed="left"))
                 for name, rows in intake.tables.items()
             }
-            intake, now = Intake(tables, intake.quarantined, intake.ignored), min(now, end)
+            intake, now = replace(intake, tables=tables), min(now, end)
         return Arrival(
             batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined),
             offsets={(one.topic, one.partition): client.position(one) for one in partitions}
             | {
                 (f"{topic}{NEWEST}", partition): microseconds(at) for (topic, partition), at in watermark.newest.items()
             },
-            ignored=intake.ignored,
-        )
+            ignored=intake.ignored, notes=intake.notes,
+        )  # fmt: skip
 
     def _readers(self, client: KafkaConsumer) -> dict[str, TopicReader]:
         """A reader for each topic that is ours. Raises SourceError when there is none."""

@@ -9,12 +9,13 @@ from pipelines.settings import KafkaSettings
 from pipelines.sources.contract import Offsets, SourceError
 from pipelines.sources.kafka_client import consumer
 from pipelines.sources.kafka_messages import reader_of
+from pipelines.topics import Format
 
 KNOCK_SECONDS = 0.5
 ANSWER_SECONDS = 3.0
 
 
-def kafka_lag(settings: KafkaSettings, formats: Mapping[str, str], stored: Offsets) -> dict[str, int]:
+def kafka_lag(settings: KafkaSettings, formats: Mapping[str, str | Format], stored: Offsets) -> dict[str, int]:
     """Unread messages by topic of ours. Raises SourceError when no broker answers within about ANSWER_SECONDS."""
     _knock(settings.bootstrap_servers)
     quick = settings.model_copy(update={"timeout_seconds": min(settings.timeout_seconds, ANSWER_SECONDS)})
@@ -22,7 +23,7 @@ def kafka_lag(settings: KafkaSettings, formats: Mapping[str, str], stored: Offse
         partitions = [
             TopicPartition(topic, partition)
             for topic in sorted(client.topics())
-            if reader_of(topic, settings.topic_prefix, dict(formats), 1) is not None
+            if reader_of(topic, settings.topic_prefix, formats, 1) is not None
             for partition in sorted(client.partitions_for_topic(topic) or ())
         ]
         if not partitions:

@@ -1,6 +1,6 @@
 """From the messages of one partition to admitted rows, with topic, partition and offset of what was refused."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -9,6 +9,7 @@ import polars as pl
 from kafka.consumer.fetcher import ConsumerRecord
 
 from pipelines.intake import Intake, Piece, joined, take_in
+from pipelines.source_notes import SourceNotes, skew_of
 from pipelines.topics import FORMATS, Format, decode_otdr_message
 from schemas.admission import Origin
 from schemas.formats import wire, wire_arrow
@@ -51,10 +52,15 @@ class TopicReader:
 
     def _read(self, partition: int, records: Sequence[ConsumerRecord]) -> Intake:
         origin = Origin(topic=self.topic, partition=partition, offset=records[0].offset)
-        parts = [self._other(record) for record in records] if self.table is None else self._wire(self.table, records)
+        parts = self._others(records) if self.table is None else self._wire(self.table, records)
         pieces = [Piece(name, frame, origin) for part in parts for name, frame in part.tables.items()]
         rejects = _placed(pl.concat([part.rejects for part in parts]), origin, records[0].value or b"")
-        return _not_from_the_future(take_in(pieces, rejects), records, origin)
+        intake = _not_from_the_future(take_in(pieces, rejects), records, origin)
+        seen = SourceNotes(
+            missing={self.topic: frozenset.intersection(*(frozenset(part.missing) for part in parts))},
+            skew=skew_of(intake.tables, written_at(records[-1])),
+        )
+        return replace(intake, notes=seen)
 
     def _wire(self, table: Table, records: Sequence[ConsumerRecord]) -> list[Decoded]:
         """In the order of the messages: JSON ones that follow each other are decoded together."""
@@ -74,12 +80,20 @@ class TopicReader:
         except Unreadable as error:
             return _refused(error, record, table.name)
 
+    def _others(self, records: Sequence[ConsumerRecord]) -> list[Decoded]:
+        """Message by message; those of a format of lines together, for one costs as much to decode as a thousand."""
+        largest = max(len(record.value or b"") for record in records)
+        if self.format is None or not self.format.lines or len(records) == 1 or largest > self.bytes_maximum:
+            return [self._other(record) for record in records]
+        text = b"\n".join((record.value or b"").replace(b"\n", b" ") for record in records)
+        surroundings = replace(_surroundings(records[0]), bytes_maximum=len(text))
+        try:
+            return [self.format.decode(text, surroundings)]
+        except Unreadable as error:
+            return [_refused(error, records[0], None)]
+
     def _other(self, record: ConsumerRecord) -> Decoded:
-        headers = {name: (content or b"").decode(errors="replace") for name, content in record.headers}
-        surroundings = Surroundings(
-            node=headers.get("node") or (record.key or b"").decode(errors="replace") or "unknown",
-            received_at=written_at(record) or EPOCH, bytes_maximum=self.bytes_maximum,
-        )  # fmt: skip
+        surroundings = replace(_surroundings(record), bytes_maximum=self.bytes_maximum)
         try:
             if self.format is None:
                 return decode_otdr_message(record.value or b"", record.headers, surroundings)
@@ -88,10 +102,11 @@ class TopicReader:
             return _refused(error, record, None)
 
 
-def reader_of(topic: str, prefix: str, formats: dict[str, str], bytes_maximum: int) -> TopicReader | None:
+def reader_of(topic: str, prefix: str, formats: Mapping[str, str | Format], bytes_maximum: int) -> TopicReader | None:
     """How to read the topic; None for one that is not ours."""
     if topic in formats:
-        found = next((entry for entry in FORMATS if entry.name == formats[topic]), None)
+        named = formats[topic]
+        found = named if isinstance(named, Format) else next((form for form in FORMATS if form.name == named), None)
         return (
             None if found is None else TopicReader(topic=topic, table=None, format=found, bytes_maximum=bytes_maximum)
         )
@@ -99,6 +114,14 @@ def reader_of(topic: str, prefix: str, formats: dict[str, str], bytes_maximum: i
     if not topic.startswith(prefix) or (name != OTDR and name not in TABLE_BY_NAME):
         return None
     return TopicReader(topic=topic, table=TABLE_BY_NAME.get(name), format=None, bytes_maximum=bytes_maximum)
+
+
+def _surroundings(record: ConsumerRecord) -> Surroundings:
+    headers = {name: (content or b"").decode(errors="replace") for name, content in record.headers}
+    return Surroundings(
+        node=headers.get("node") or (record.key or b"").decode(errors="replace") or "unknown",
+        received_at=written_at(record) or EPOCH,
+    )
 
 
 def newest_of(intake: Intake) -> datetime | None:
@@ -150,16 +173,13 @@ def _not_from_the_future(intake: Intake, records: Sequence[ConsumerRecord], orig
     if not written:
         return intake
     limit = min(written) + AHEAD_MAXIMUM
-    refused: list[Reject] = []
+    refused: list[pl.DataFrame] = []
     tables: dict[str, pl.DataFrame] = {}
     for name, rows in intake.tables.items():
         ahead = (pl.col(sent_column(name)) > limit).fill_null(value=False)
         tables[name] = rows.filter(~ahead)
-        refused.extend(
-            Reject(rule="time|future", reason=f"{name} row a day or more ahead of its message", raw=text.encode())
-            for text in rows.filter(ahead).select(pl.struct(pl.all()).struct.json_encode().alias("row"))["row"]
-        )
-    if not refused:
-        return intake
-    rejects = _placed(rejects_frame(refused), origin, b"")
-    return replace(intake, tables=tables, quarantined=pl.concat([intake.quarantined, rejects]))
+        reason = f"{name} row a day or more ahead of its message"
+        texts = rows.filter(ahead).select(pl.struct(pl.all()).struct.json_encode().alias("row"))["row"]
+        rejects = [Reject(rule="time|future", reason=reason, raw=text.encode()) for text in texts]
+        refused.append(_placed(rejects_frame(rejects, name), origin, b""))
+    return replace(intake, tables=tables, quarantined=pl.concat([intake.quarantined, *refused]))

@@ -9,10 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-import polars as pl
-
-OFTEN_SECONDS = 5.0
-IDLE = timedelta(seconds=15)
 Partition = tuple[str, int]
 
 
@@ -45,20 +41,3 @@ class Watermark:
         if now is None:
             return frozenset(partition for partition in self.behind if partition in self.newest)
         return frozenset(p for p in self.behind if self.newest[p] - now > limit + self.allowed)
-
-
-def watermark_of_sources(
-    newest: pl.DataFrame, intervals_seconds: Mapping[str, float], allowed: timedelta
-) -> datetime | None:
-    """The watermark when only the rows tell, as in a recording in order of arrival.
-
-    newest: table, source, newest (event time). Of each table that is sampled often, half of the sources have sent
-    everything older than the median of their newest rows: a clock that runs ahead and a source that is dead do not
-    move it. The slowest such table counts; one that has stood still for IDLE is no longer waited for.
-    """
-    often = [name for name, seconds in intervals_seconds.items() if seconds <= OFTEN_SECONDS]
-    medians = newest.filter(pl.col("table").is_in(often)).group_by("table").agg(pl.col("newest").median())["newest"]
-    if medians.is_empty():
-        return None
-    fronts: list[datetime] = medians.to_list()
-    return min(front for front in fronts if front > max(fronts) - IDLE) - allowed

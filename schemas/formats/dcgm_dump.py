@@ -14,6 +14,8 @@ from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, r
 from schemas.formats.gpu_readings import GPU_COLUMNS, is_blank, within_range
 
 NAME = "DCGM dump"
+VERSIONS = "slurm-job-exporter, its dump of field values"
+LEAVES = "fields that no gpu column holds"
 GPU = re.compile(r"'(GPU-[0-9a-fA-F-]{4,64})':\s*\{")
 PAIR = re.compile(r"'(\w{1,64})':\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*[,}]")
 COLUMNS = {"power_usage": "power_watts", "gpu_temp": "temperature_celsius", "gpu_utilization": "utilization_percent"}

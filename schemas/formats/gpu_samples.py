@@ -11,12 +11,10 @@ from schemas.formats.decoded import Decoded, Reject, rejects_frame
 from schemas.formats.gpu_readings import GPU_COLUMNS, GPU_KEY, is_blank, within_range
 from schemas.gpu import Gpu
 
-SAMPLE_COLUMNS = pl.Schema(
-    {
-        "place": pl.Int64, "metric": pl.String, "number": pl.Float64, "time": UTC_MICROSECONDS, "node": pl.String,
-        "gpu": pl.Int64, "uuid": pl.String,
-    }
-)  # fmt: skip
+SAMPLE_COLUMNS: dict[str, pl.DataType] = {
+    "place": pl.Int64(), "metric": pl.String(), "number": pl.Float64(), "time": UTC_MICROSECONDS, "node": pl.String(),
+    "gpu": pl.Int64(), "uuid": pl.String(),
+}  # fmt: skip
 """place: line or message, whichever the format counts in. number: as sent; blanks are still numbers."""
 
 

@@ -16,9 +16,7 @@ from schemas.formats.decoded import Reject, Surroundings, Unreadable
 DOCUMENT_BYTES_MAXIMUM = 64 * 1024 * 1024  # a tree of Python objects is some twenty times its text
 MICROSECONDS_MAXIMUM = 253_402_300_799_999_999  # the last of the year 9999
 NUMBER = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,4})?")
-NOT_REPORTED = re.compile(
-    r"\[?(|n/?a|none|null|unknown|not supported|not available|unsupported|nan)\]?", re.IGNORECASE
-)
+NOT_REPORTED = re.compile(r"\[?(|n/?a|none|null|unknown|not supported|not available|unsupported|nan)\]?", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -119,12 +117,17 @@ def microseconds(value: Any, utc_offset_minutes: int = 0) -> int | None:
     return None
 
 
+def since_epoch(moment: datetime) -> int:
+    """Microseconds."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
 def _iso(text: str, utc_offset_minutes: int) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC) - timedelta(minutes=utc_offset_minutes)
-        micros = (moment - _EPOCH) // timedelta(microseconds=1)
+        micros = since_epoch(moment)
     except (ValueError, OverflowError):
         return None
     return micros if 0 <= micros <= MICROSECONDS_MAXIMUM else None

@@ -6,6 +6,7 @@ Everything else in a kernel log is no event. A line that says Xid and cannot be 
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import polars as pl
 
@@ -32,11 +33,16 @@ LOST_GPU = re.compile(rf"NVRM:\s+(?:The NVIDIA )?GPU (?:at )?({_DEVICE})")
 OFF_BUS = "fallen off the bus"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Event:
-    """An event under way: SXid follow-up lines are added to its message."""
+    """An event under way: SXid follow-up lines are added to its message. seconds: since boot; time: of other stamps.
 
-    stamp: Stamp
+    Kept flat: in a storm Python's garbage collector looks at every object that holds others, again and again.
+    """
+
+    seconds: float | None
+    time: datetime
+    host: str | None
     kind: str
     message: str
     code: int | None = None
@@ -67,19 +73,21 @@ def decode(data: bytes, surroundings: Surroundings) -> Decoded:
     events: list[_Event] = []
     rejects: list[Reject] = []
     lost: dict[str | None, str] = {}  # host -> PCI address of "The NVIDIA GPU ...", whose verdict is on a later line
-    head, stamp = "", read_stamp("")
+    head, stamp, time = "", read_stamp(""), surroundings.received_at
     for number, raw in enumerate(lines, 1):
         if b"NVRM:" not in raw and b"SXid" not in raw:
             continue
         line = raw.decode("utf-8", errors="replace").replace("\0", "").rstrip()
-        found = MESSAGE.search(line)
-        if found is None:
+        start = _message_at(line)
+        if start < 0:
             continue
-        message = line[found.start() :]
-        if line[: found.start()] != head:  # in a storm many lines share one stamp
-            head = line[: found.start()]
+        message = line[start:]
+        if line[:start] != head:  # in a storm many lines share one stamp
+            head = line[:start]
             stamp = read_stamp(head)
-        reason = _take(stamp, message, events, lost)
+            if stamp.seconds is None:
+                time = stamp.time(surroundings, surroundings.received_at)
+        reason = _take(stamp, time, message, events, lost)
         if reason:
             rejects.append(Reject(rule="xid|line", reason=f"line {number}: {reason}", place=number, raw=raw))
     if lines and not events:
@@ -88,22 +96,40 @@ def decode(data: bytes, surroundings: Surroundings) -> Decoded:
     return Decoded(tables={"gpu_event": frame}, rejects=rejects_frame(rejects, "gpu_event"))
 
 
-def _take(stamp: Stamp, message: str, events: list[_Event], lost: dict[str | None, str]) -> str | None:
+def _message_at(line: str) -> int:
+    """Where the driver's message begins; -1 where there is none."""
+    plain = line.find("NVRM:")
+    if "nvidia-nvswitch" not in line:
+        return plain
+    found = MESSAGE.search(line)
+    return -1 if found is None else found.start()
+
+
+@lru_cache(maxsize=4096)
+def _pci(text: str) -> str | None:
+    """A log names the same few devices again and again."""
+    return pci_address(text)
+
+
+@lru_cache(maxsize=4096)
+def _xid(text: str) -> tuple[str | None, int] | None:
+    """PCI address and code at the beginning of a message."""
+    found = XID.match(text)
+    return None if found is None else (_pci(found[1]) if found[1] else None, int(found[2]))
+
+
+def _take(stamp: Stamp, time: datetime, message: str, events: list[_Event], lost: dict[str | None, str]) -> str | None:
     """Add what the line says to the events; the reason when it says something that cannot be read."""
     if message.startswith("nvidia-nvswitch"):
-        return _take_sxid(stamp, message, events)
-    xid = XID.match(message)
+        return _take_sxid(stamp, time, message, events)
+    xid = _xid(message.partition(",")[0]) or _xid(message)
     if xid:
-        code = int(xid.group(2))
+        pci, code = xid
         if code > CODE_MAXIMUM:
             return f"Xid {code} is no code"
-        recovery = RECOVERY.search(message)
-        events.append(
-            _Event(
-                stamp, "xid", message, code, pci_address(xid.group(1)) if xid.group(1) else None,
-                recovery.group(1).strip() if recovery else None,
-            )
-        )  # fmt: skip
+        recovery = RECOVERY.search(message) if "recovery action" in message else None
+        asked = recovery.group(1).strip() if recovery else None
+        events.append(_Event(stamp.seconds, time, stamp.host, "xid", message, code, pci, asked))
         return None
     if re.match(r"NVRM:\s+Xid\b", message):
         return "says Xid in a way that cannot be read"
@@ -112,11 +138,12 @@ def _take(stamp: Stamp, message: str, events: list[_Event], lost: dict[str | Non
         lost[stamp.host] = named.group(1)
     if OFF_BUS in message:
         address = lost.pop(stamp.host, None)
-        events.append(_Event(stamp, "fallen_off_bus", message, OFF_BUS_CODE, pci_address(address) if address else None))
+        pci = _pci(address) if address else None
+        events.append(_Event(stamp.seconds, time, stamp.host, "fallen_off_bus", message, OFF_BUS_CODE, pci))
     return None
 
 
-def _take_sxid(stamp: Stamp, message: str, events: list[_Event]) -> str | None:
+def _take_sxid(stamp: Stamp, time: datetime, message: str, events: list[_Event]) -> str | None:
     """One event from three lines: the two that follow (severity, data) are joined to the first one's message."""
     sxid = SXID.match(message)
     if sxid is None:
@@ -124,35 +151,39 @@ def _take_sxid(stamp: Stamp, message: str, events: list[_Event]) -> str | None:
     _, device, code, rest = sxid.groups()
     if int(code) > CODE_MAXIMUM:
         return f"SXid {code} is no code"
-    pci = pci_address(device)
+    pci = _pci(device)
     if SXID_DETAIL.match(rest):
         for event in reversed(events[-64:]):
-            if (event.kind, event.code, event.pci, event.stamp.host) == ("sxid", int(code), pci, stamp.host):
+            if (event.kind, event.code, event.pci, event.host) == ("sxid", int(code), pci, stamp.host):
                 event.message = f"{event.message}; {rest}"
                 return None
         return f"details of SXid {code} without its first line"
-    events.append(_Event(stamp, "sxid", message, int(code), pci))
+    events.append(_Event(stamp.seconds, time, stamp.host, "sxid", message, int(code), pci))
     return None
 
 
 def _frame(events: list[_Event], last_seconds: float | None, surroundings: Surroundings) -> pl.DataFrame:
-    boots = boot_moments([event.stamp.seconds for event in events], last_seconds, surroundings.received_at)
-    times = [event.stamp.time(surroundings, boot) for event, boot in zip(events, boots, strict=True)]
+    boots = boot_moments([event.seconds for event in events], last_seconds, surroundings.received_at)
+    # without a zone, as Polars takes those in whole
+    plain = {boot: boot.replace(tzinfo=None) for boot in set(boots)}
+    times = [
+        event.time.replace(tzinfo=None) if event.seconds is None else plain[boot] + timedelta(seconds=event.seconds)
+        for event, boot in zip(events, boots, strict=True)
+    ]
     keep = _told_once(events, times)
-    columns = TABLE_BY_NAME["gpu_event"].columns
+    told = [events[at] for at in keep]
     return pl.DataFrame(
-        {
-            "time": [times[at] for at in keep],
-            "node": [events[at].stamp.host or surroundings.node for at in keep],
-            "gpu": [None] * len(keep),
-            "pci": [events[at].pci for at in keep],
-            "kind": [events[at].kind for at in keep],
-            "code": [events[at].code for at in keep],
-            "recovery_action": [events[at].recovery_action for at in keep],
-            "message": [events[at].message[:MESSAGE_CHARACTERS_MAXIMUM] for at in keep],
-        },
-        schema=dict(columns),
-    )
+        [
+            pl.Series("time", [times[at] for at in keep], dtype=pl.Datetime("us")).dt.replace_time_zone("UTC"),
+            pl.Series("node", [event.host or surroundings.node for event in told], dtype=pl.String),
+            pl.Series("gpu", [None] * len(told), dtype=pl.Int64),
+            pl.Series("pci", [event.pci for event in told], dtype=pl.String),
+            pl.Series("kind", [event.kind for event in told], dtype=pl.String),
+            pl.Series("code", [event.code for event in told], dtype=pl.Int64),
+            pl.Series("recovery_action", [event.recovery_action for event in told], dtype=pl.String),
+            pl.Series("message", [event.message[:MESSAGE_CHARACTERS_MAXIMUM] for event in told], dtype=pl.String),
+        ]
+    ).cast(TABLE_BY_NAME["gpu_event"].columns)
 
 
 def _told_once(events: list[_Event], times: list[datetime]) -> list[int]:
@@ -160,10 +191,11 @@ def _told_once(events: list[_Event], times: list[datetime]) -> list[int]:
     told: dict[tuple[str | None, str | None], datetime] = {}
     keep = []
     for at, (event, time) in enumerate(zip(events, times, strict=True)):
-        device = (event.stamp.host, event.pci)
-        if event.kind == "xid" and event.code == OFF_BUS_CODE:
-            told[device] = time
-        elif event.kind == "fallen_off_bus" and device in told and abs(time - told[device]) <= SAME_LOSS:
-            continue
+        if event.code == OFF_BUS_CODE:
+            device = (event.host, event.pci)
+            if event.kind == "xid":
+                told[device] = time
+            elif event.kind == "fallen_off_bus" and device in told and abs(time - told[device]) <= SAME_LOSS:
+                continue
         keep.append(at)
     return keep

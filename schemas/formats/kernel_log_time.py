@@ -13,7 +13,7 @@ _CLOCK = r"(\d\d):(\d\d):(\d\d)"
 # [Sun Feb 23 16:24:18 2025]
 DMESG = re.compile(rf"\[\s*[A-Z][a-z]{{2}} ({_MONTH})\s+(\d{{1,2}}) {_CLOCK} (\d{{4}})\]")
 # [111111.111], with or without <4> before it
-BOOT = re.compile(r"(?:<\d+>)?\[\s*(\d{1,12})\.(\d{1,9})\]")
+BOOT = re.compile(r"(?:<\d+>)?\[\s*(\d{1,12}\.\d{1,9})\]")
 # 6,3964,206764307,-;
 KMSG = re.compile(r"\d{1,6},\d{1,20},(\d{1,18}),[^;]*;")
 # Aug 17 06:18:01 host kernel:
@@ -29,6 +29,7 @@ LINES_LOOKED_BACK_MAXIMUM = 1000
 class Stamp(NamedTuple):
     """What stands before the message. parts: year or None, month, day, hour, minute, second, microsecond, as written.
     zone_minutes: None when the stamp says no zone. seconds: since boot. host: when the line names one.
+    moment: of a plain ISO stamp, in place of parts and zone; without a zone it is local.
     """
 
     style: Literal["dmesg", "boot", "kmsg", "syslog", "iso", "none"]
@@ -36,48 +37,84 @@ class Stamp(NamedTuple):
     zone_minutes: int | None = None
     seconds: float | None = None
     host: str | None = None
+    moment: datetime | None = None
 
     def time(self, surroundings: Surroundings, boot: datetime) -> datetime:
         """In UTC. An impossible date counts as no stamp: the line's event is worth more than its time."""
         if self.seconds is not None:
             return boot + timedelta(seconds=self.seconds)
+        if self.moment is not None:
+            return _zoned(self.moment, surroundings)
         if self.parts is None:
             return surroundings.received_at
         zone = surroundings.utc_offset_minutes if self.zone_minutes is None else self.zone_minutes
-        year, month, day, hour, minute, second, microsecond = self.parts
+        year, rest = self.parts[0], self.parts[1:]
+        if year is not None:
+            return _in_utc(year, rest, zone) or surroundings.received_at
         latest = surroundings.received_at + timedelta(days=1)
-        years = (year,) if year is not None else tuple(latest.year - back for back in range(5))
-        for candidate in years:  # five years back reach a 29 February
-            try:
-                local = datetime(candidate, month, day, hour, minute, second, microsecond, tzinfo=UTC)
-                time = local - timedelta(minutes=zone)
-            except (ValueError, OverflowError):
-                continue
-            if year is not None or time <= latest:
+        for back in range(5):  # five years back reach a 29 February
+            time = _in_utc(latest.year - back, rest, zone)
+            if time is not None and time <= latest:
                 return time
         return surroundings.received_at
+
+
+def _in_utc(year: int, rest: tuple[int, int, int, int, int, int], zone_minutes: int) -> datetime | None:
+    """None for what is in no calendar."""
+    try:
+        month, day, hour, minute, second, microsecond = rest
+        local = datetime(year, month, day, hour, minute, second, microsecond, tzinfo=UTC)
+        return local - timedelta(minutes=zone_minutes) if zone_minutes else local
+    except (ValueError, OverflowError):
+        return None
 
 
 def read_stamp(head: str) -> Stamp:
     """The stamp at the beginning of a line."""
     head = head.lstrip()
+    if head[4:5] == "-" and (plain := _plain_iso(head)):  # the most usual one first
+        return plain
+    if match := BOOT.match(head):
+        return Stamp("boot", None, None, float(match[1]))
     if match := DMESG.match(head):
         month, day, hour, minute, second, year = match.groups()
         return Stamp("dmesg", (int(year), MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second), 0))
-    if match := BOOT.match(head):
-        return Stamp("boot", seconds=float(f"{match.group(1)}.{match.group(2)}"))
     if match := KMSG.match(head):
         return Stamp("kmsg", seconds=int(match.group(1)) / 1e6)
     if match := SYSLOG.match(head):
         month, day, hour, minute, second, fraction, host = match.groups()
         parts = (None, MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second), _micros(fraction))
         return Stamp("syslog", parts, host=_host(host))
-    if match := ISO.match(head):
-        *date, fraction, zone, host = match.groups()
-        year, month_number, day_number, hours, minutes, seconds = map(int, date)
-        parts_iso = (year, month_number, day_number, hours, minutes, seconds, _micros(fraction))
-        return Stamp("iso", parts_iso, _zone(zone), host=_host(host))
-    return Stamp("none")
+    iso = ISO.match(head)
+    return Stamp("none") if iso is None else _iso(iso)
+
+
+def _plain_iso(head: str) -> Stamp | None:
+    """`2025-02-23T16:24:18.123456+0000 host kernel:` as it stands; None for all that is written in another way."""
+    word, _, rest = head.partition(" ")
+    if word[10:11] != "T" or not word[5:7].isdigit():
+        return None
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        return None
+    host, _, _ = rest.lstrip().partition(" ")
+    return Stamp("iso", None, None, None, _host(host or None), moment)
+
+
+def _zoned(moment: datetime, surroundings: Surroundings) -> datetime:
+    try:
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=UTC) - timedelta(minutes=surroundings.utc_offset_minutes)
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    except OverflowError:
+        return surroundings.received_at
+
+
+def _iso(match: re.Match[str]) -> Stamp:
+    year, month, day, hour, minute, second, fraction, zone, host = match.groups()
+    parts = (int(year), int(month), int(day), int(hour), int(minute), int(second), _micros(fraction))
+    return Stamp("iso", parts, _zone(zone), host=_host(host))
 
 
 def seconds_since_boot(lines: list[bytes]) -> float | None:
@@ -113,12 +150,14 @@ def _back(moment: datetime, seconds: float) -> datetime:
 
 
 def _micros(fraction: str | None) -> int:
-    return int((fraction or "0").lstrip(".")[:6].ljust(6, "0"))
+    return int(fraction.lstrip(".")[:6].ljust(6, "0")) if fraction else 0
 
 
 def _zone(zone: str | None) -> int | None:
     if zone is None or zone == "Z":
         return None if zone is None else 0
+    if zone == "+0000":
+        return 0
     sign = -1 if zone[0] == "-" else 1
     return sign * (int(zone[1:3]) * 60 + int(zone[-2:]))
 

@@ -8,6 +8,8 @@ from schemas.formats import nvidia_smi_csv, nvidia_smi_text, payload
 from schemas.formats.decoded import Decoded, Surroundings, Unreadable
 
 NAME = "nvidia-smi capture"
+VERSIONS = "a session that shows nvidia-smi commands and their outputs one after the other"
+LEAVES = "outputs of commands that are no -q, -x or --query-gpu"
 RULE = "#" * 20
 
 

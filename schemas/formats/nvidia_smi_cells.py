@@ -8,7 +8,7 @@ import polars as pl
 
 from schemas.columns import UTC_MICROSECONDS
 from schemas.formats.decoded import Reject, Surroundings
-from schemas.formats.gpu_readings import GPU_COLUMNS, within_range
+from schemas.formats.gpu_readings import GPU_COLUMNS, is_blank, within_range
 from schemas.gpu import (
     CLOCKS_EVENT_APPLICATION_CLOCKS,
     CLOCKS_EVENT_HARDWARE_POWER_BRAKE,
@@ -133,7 +133,8 @@ def _word(field: str) -> pl.Expr:
 
 
 def _number(field: str) -> pl.Expr:
-    return _word(field).str.extract(NUMBER).cast(pl.Float64, strict=False)
+    number = _word(field).str.extract(NUMBER).cast(pl.Float64, strict=False)
+    return pl.when(~is_blank(number)).then(number)
 
 
 def _scaled(field: str, unit: str) -> pl.Expr:

@@ -15,6 +15,8 @@ from schemas.formats.gpu_readings import pci_address
 from schemas.formats.nvidia_smi_cells import FIELDS, field_name, missing, rows
 
 NAME = "nvidia-smi CSV"
+VERSIONS = "--query-gpu --format=csv with and without units and header, 202 to 241 columns, old throttle names"
+LEAVES = "limits, retired pages, MIG mode, reason counters in us, fan and display columns"
 # GPU0000:08:00.0 | GPU 0000:0B:00.0 | GPU1: 0000:34:00.0
 LOST_GPU = re.compile(
     r"Unable to determine the device handle for (?:GPU|gpu)\s*(?:(\d{1,2}):\s+)?"

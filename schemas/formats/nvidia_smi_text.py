@@ -10,6 +10,8 @@ from schemas.formats.gpu_readings import pci_address
 from schemas.formats.nvidia_smi_cells import missing, rows
 
 NAME = "nvidia-smi -q text"
+VERSIONS = "nvidia-smi -q of drivers 590 and 595"
+LEAVES = "processes, clock limits, MIG instances, reason counters in us"
 BANNER = "NVSMI LOG"
 INDENT = 4
 

@@ -15,6 +15,10 @@ from schemas.formats.nvidia_smi_cells import missing, rows
 from schemas.formats.nvidia_smi_text import slots
 
 NAME = "nvidia-smi XML"
+VERSIONS = "nvsmi_device DTD v10 to v13, with and without the DTD line"
+LEAVES = (
+    "processes, encoder and frame buffer sessions, clock limits, MIG instances, violation and reason counters in us"
+)
 DEPTH_MAXIMUM = 32
 GPU_PATH = ["nvidia_smi_log", "gpu"]
 

@@ -18,6 +18,8 @@ from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, r
 from schemas.formats.sor_blocks import Block, Cursor, read_map
 
 NAME = "SOR"
+VERSIONS = "SR-4731 (Bellcore) versions 1 and 2, blocks in any order, advisory checksum"
+LEAVES = "vendor blocks, which are skipped by size; operator, comment and landmark texts; marker positions of events"
 SPEED_OF_LIGHT_METERS_PER_SECOND = 299_792_458.0
 EVENT_TIME_SECONDS = 1e-10
 SPACING_TIME_SECONDS = 1e-14

@@ -16,6 +16,8 @@ from schemas.formats.wire_columns import MICROSECONDS_MAXIMUM, timed
 from schemas.tables import Table
 
 NAME = "Arrow IPC"
+VERSIONS = "Arrow IPC, stream and file"
+LEAVES = "columns that no table knows, which are counted"
 FILE_MARK = b"ARROW1"
 STREAM_MARK = b"\xff\xff\xff\xff"
 EXPANSION_MAXIMUM = 32  # of a compressed payload

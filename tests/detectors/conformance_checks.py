@@ -14,9 +14,9 @@ from polars.testing import assert_frame_equal
 from detectors.contract import FINDING_COLUMNS, Context, Detection
 from schemas.action import ActionKind
 from schemas.finding import Finding
-from schemas.tables import TABLE_BY_SCHEMA, TABLES
+from schemas.tables import TABLE_BY_SCHEMA
 from schemas.topology import topology_from_frames
-from tests.detectors.streams import scenario_of, short_scenarios, stream_of
+from tests.detectors.streams import EVERY_TABLE, scenario_of, short_scenarios, stream_of
 
 AFTERWARDS = timedelta(seconds=90)
 
@@ -68,7 +68,7 @@ def check_order_of_rows(detector, stream):
         table.name: together.tables[table.name]
         .sample(fraction=1, shuffle=True, seed=7)
         .sort(table.time, maintain_order=True)
-        for table in TABLES
+        for table in EVERY_TABLE
     }
     same(with_tables(together, shuffled).run(detector), together.run(detector))
 
@@ -170,7 +170,7 @@ def check_state_bounded(detector, stream):
     length = stream.ends - stream.began
     state, sizes = pl.DataFrame(schema=detector.keeps), []
     for number in range(4):
-        tables = {table.name: later(stream.tables[table.name], number * length) for table in TABLES}
+        tables = {table.name: later(stream.tables[table.name], number * length) for table in EVERY_TABLE}
         moved = with_tables(stream, tables)
         since = stream.began + number * length
         state = moved.step(detector, state, since, since + length).state

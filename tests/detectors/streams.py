@@ -11,10 +11,12 @@ import polars as pl
 from detectors.contract import Context, Detection, Detector, ordered
 from replay.scenario import Expectation, Scenario, load_scenario, parse_scenario, scenario_names
 from replay.simulate import labels, simulate, topology_of
-from schemas.tables import TABLE_BY_SCHEMA, TABLES, Table, empty
+from schemas.admission import admit
+from schemas.tables import INTAKE_TABLES, TABLE_BY_NAME, TABLE_BY_SCHEMA, TABLES, Table, empty
 from schemas.topology import Topology
 
 OWN_SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
+EVERY_TABLE = (*TABLES, *INTAKE_TABLES)
 LONG = ("healthy", "incident_day")
 
 
@@ -35,18 +37,18 @@ class Stream:
         return frame.filter((pl.col(table.time) >= since) & (pl.col(table.time) < until))
 
     def until(self, ends: datetime) -> "Stream":
-        tables = {table.name: self.rows(table, self.began, ends) for table in TABLES}
+        tables = {table.name: self.rows(table, self.began, ends) for table in EVERY_TABLE}
         return replace(self, tables=tables, ends=ends)
 
     def since(self, begins: datetime) -> "Stream":
         began = max(begins, self.began)
-        tables = {table.name: self.rows(table, began, self.ends) for table in TABLES}
+        tables = {table.name: self.rows(table, began, self.ends) for table in EVERY_TABLE}
         return replace(self, tables=tables, began=began)
 
     def read_by(self, detector: Detector) -> "Stream":
         """Without the rows of tables that the detector does not read."""
         read = {TABLE_BY_SCHEMA[schema].name for schema in detector.reads}
-        tables = {table.name: self.tables[table.name] if table.name in read else empty(table) for table in TABLES}
+        tables = {table.name: self.tables[table.name] if table.name in read else empty(table) for table in EVERY_TABLE}
         return replace(self, tables=tables)
 
     def step(self, detector: Detector, state: pl.DataFrame, since: datetime, until: datetime) -> Detection:
@@ -81,25 +83,37 @@ def stream_of(name: str, seconds: int | None = None) -> Stream:
     """The scenario's stream, cut short after so many seconds."""
     scenario = scenario_of(name)
     stream = _simulated(replace(scenario, duration_seconds=seconds or scenario.duration_seconds))
-    return power_braked(stream) if name == "power_brake" else stream
+    return stepped_back(stream) if name == "clock_step" else stream
 
 
-def power_braked(stream: Stream) -> Stream:
-    """Bit 0x80 of n00003/2 from second 120 on: the simulator has no fault that pulls the power brake."""
-    braked = (
-        (pl.col("node") == "n00003") & (pl.col("gpu") == 2) & (pl.col("time") >= stream.began + timedelta(seconds=120))
-    )
-    reasons = pl.when(braked).then(pl.col("clocks_event_reasons") | 0x80).otherwise("clocks_event_reasons")
-    gpu = stream.tables["gpu"].with_columns(clocks_event_reasons=reasons)
-    return replace(stream, tables={**stream.tables, "gpu": gpu})
+def stepped_back(stream: Stream) -> Stream:
+    """The clock of n00001 goes back by 5 s at second 120: its GPU rows are late until they are past what it had said.
+
+    Simulated windows are in order of event time, in which nothing can be late.
+    """
+    rows = stream.tables["gpu"]
+    stepped = (pl.col("node") == "n00001") & (pl.col("time") >= stream.began + timedelta(seconds=120))
+    newest = rows.filter((pl.col("node") == "n00001") & ~stepped)["time"].max()
+    rows = rows.with_columns(time=pl.when(stepped).then(pl.col("time") - timedelta(seconds=5)).otherwise("time"))
+    moved = rows["time"] != stream.tables["gpu"]["time"]
+    late = moved & (pl.lit(newest) - pl.col("time") > timedelta(seconds=1))
+    put_aside = rows.filter(late).select(
+        "time", table=pl.lit("gpu"), source="node",
+        behind_seconds=(pl.lit(newest) - pl.col("time")).dt.total_microseconds() / 1e6,
+        row=pl.struct("gpu").struct.json_encode(),
+    )  # fmt: skip
+    return replace(stream, tables={**stream.tables, "gpu": rows.filter(~late).sort("time"), "late": put_aside})
 
 
 def _simulated(scenario: Scenario) -> Stream:
     topology = topology_of(scenario)
     (window,) = simulate(scenario, topology, window_seconds=scenario.duration_seconds)
     truth = labels(scenario, topology)
+    admitted = {name: admit(TABLE_BY_NAME[name], rows) for name, rows in window.tables.items()}
+    put_aside = {table.name: empty(table) for table in INTAKE_TABLES}
+    put_aside["quarantine"] = pl.concat([put_aside["quarantine"], *(each.quarantined for each in admitted.values())])
     return Stream(
-        tables=window.tables,
+        tables={**{name: each.rows for name, each in admitted.items()}, **put_aside},
         topology=topology,
         began=scenario.starts_at,
         ends=scenario.starts_at + timedelta(seconds=scenario.duration_seconds),

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from detectors.catalog import CATALOG
-from schemas.tables import TABLE_BY_SCHEMA, TABLES, empty
+from schemas.tables import TABLE_BY_SCHEMA, empty
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, topology_from_frames
 from tests.detectors.conformance_checks import (
     check_cut,
@@ -30,7 +30,7 @@ from tests.detectors.conformance_checks import (
     same,
     with_tables,
 )
-from tests.detectors.streams import stream_of
+from tests.detectors.streams import EVERY_TABLE, stream_of
 
 every_detector = pytest.mark.parametrize("detector", CATALOG, ids=lambda detector: detector.name)
 few = settings(
@@ -69,7 +69,7 @@ def test_empty_batches_change_nothing(detector):
 @every_detector
 def test_nothing_at_all_is_no_finding(detector):
     stream = stream_of("pump_failure", 60)
-    nothing = with_tables(stream, {table.name: empty(table) for table in TABLES})
+    nothing = with_tables(stream, {table.name: empty(table) for table in EVERY_TABLE})
     detection = nothing.run(detector)
     assert detection.findings.is_empty()
     assert detection.state.schema == detector.keeps

@@ -58,7 +58,7 @@ _SETTINGS = {
 }
 
 
-class MissingBroker(RuntimeError):  # noqa: N818 whether that is an error is for the caller to say
+class MissingBroker(RuntimeError):
     """No broker can be started here; the message is the reason."""
 
 

@@ -116,7 +116,8 @@ def contents(folder: Path) -> Contents:
             if name != "telemetry_health"
         }
         found["telemetry_health"] = connection.execute(
-            'select "table", source, sum("rows"), sum(late), sum(quarantined) from telemetry_health group by all order by all'
+            'select "table", source, sum("rows"), sum(late), sum(quarantined) from telemetry_health '
+            "group by all order by all"
         ).fetchall()
     return found
 

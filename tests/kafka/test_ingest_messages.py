@@ -11,7 +11,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from pipelines.sources.kafka import KafkaSource
-
 from schemas.formats.wire_arrow import encode_arrow
 from tests.kafka.broker import Broker
 from tests.kafka.streaming import kafka_source, place, produce, run

@@ -58,8 +58,8 @@ class Hot:
         latest = counted.group_by("entity").agg(pl.col("seen").max())
         seen = pl.concat([state, latest]).group_by("entity").agg(pl.col("seen").max()).sort("entity")
         said = counted.filter(pl.col("temperature_celsius") > 90).with_columns(
-            active=True, code=pl.lit("hot"), severity=pl.lit("info"), score=pl.col("temperature_celsius"), threshold=90.0,
-            first_bad_at="time", evidence=pl.struct("seen").struct.json_encode(),
+            active=True, code=pl.lit("hot"), severity=pl.lit("info"), score=pl.col("temperature_celsius"),
+            threshold=90.0, first_bad_at="time", evidence=pl.struct("seen").struct.json_encode(),
         )  # fmt: skip
         return Detection(findings_frame(said, self.name, "gpu_thermal_throttle", "gpu"), seen)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -39,10 +40,8 @@ def test_a_row_more_than_a_second_behind_its_source_is_late_and_kept_whole() -> 
 
 
 def test_an_event_may_not_be_behind_its_source_at_all() -> None:
-    events = rows(
-        "gpu_event",
-        [{"time": at(second), "node": "n00000", "kind": "xid", "code": code} for second, code in [(5, 79), (5, 63), (4.9, 48)]],
-    )  # fmt: skip
+    said = [(5, 79), (5, 63), (4.9, 48)]
+    events = rows("gpu_event", [{"time": at(s), "node": "n00000", "kind": "xid", "code": code} for s, code in said])
     [step] = steps(engine(), batch(0, gpu_event=events))
     assert step.accepted["gpu_event"]["code"].to_list() == [79, 63]
     assert step.late["behind_seconds"].to_list() == [0.1]
@@ -92,6 +91,18 @@ def test_a_repeat_is_dropped_before_and_after_the_watermark_has_passed() -> None
         assert late(made).is_empty()
 
 
+@pytest.mark.parametrize("cut", [True, False], ids=["in batches of their own", "in one batch"])
+def test_rows_of_one_gpu_and_time_that_say_different_columns_are_parts_and_no_repeats(*, cut: bool) -> None:
+    parts = [
+        {"time": at(1), "node": "n00000", "gpu": 0, "temperature_celsius": 45.0},
+        {"time": at(1), "node": "n00000", "gpu": 0, "power_watts": 650.0},
+        {"time": at(1), "node": "n00000", "gpu": 0, "temperature_celsius": 46.0},
+    ]
+    batches = [batch(2, gpu=rows("gpu", [part])) for part in parts] if cut else [batch(2, gpu=rows("gpu", parts))]
+    made = steps(engine(), *batches)
+    assert accepted(made).select("temperature_celsius", "power_watts").rows() == [(45.0, None), (None, 650.0)]
+
+
 def test_a_repeated_event_of_a_quiet_source_is_dropped_long_afterwards() -> None:
     event = rows("gpu_event", [{"time": at(1), "node": "n00000", "kind": "xid", "code": 79, "message": "fallen"}])
     made = steps(engine(), batch(2, gpu_event=event), batch(5000), batch(5001, gpu_event=event))
@@ -105,7 +116,10 @@ def test_what_is_remembered_of_passed_rows_ends_when_their_source_goes_on() -> N
 
 def test_health_counts_what_was_taken_what_was_late_and_what_was_refused() -> None:
     refused = pl.DataFrame(
-        {"table": ["gpu", "gpu", None], "source": ["n00000", "n00000", None], "rule": ["a|max", "a|max", "message|json"]},
+        {
+            "table": ["gpu", "gpu", None], "source": ["n00000", "n00000", None],
+            "rule": ["a|max", "a|max", "message|json"],
+        },
         schema_overrides=dict(QUARANTINE_COLUMNS),
     ).select(
         pl.col(name) if name in ("table", "source", "rule") else pl.lit(None, dtype).alias(name)

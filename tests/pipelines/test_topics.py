@@ -9,8 +9,9 @@ from schemas.formats.decoded import Surroundings, Unreadable
 from schemas.tables import TABLES
 
 CORPUS = Path(__file__).parents[3] / "shared/corpus"
-NO_TELEMETRY = {"superbench_monitor.jsonl", "fabricmanager.log", "dcgm_default_counters.csv", "expected.json"}
-FILES = [file for room in ("gpu", "otdr") for file in sorted((CORPUS / room).glob("*"))]
+NO_TELEMETRY = {"expected.json"}
+INVALID = {"redfish_dell_thermalinvalid.json"}
+FILES = [file for room in ("gpu", "otdr", "coolant") for file in sorted((CORPUS / room).glob("*"))]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,16 @@ FILES = [file for room in ("gpu", "otdr") for file in sorted((CORPUS / room).glo
         ("a.csv", b"index, temperature.gpu\n", "nvidia-smi CSV"),
         ("a.csv", "index, temperature.gpu\n".encode("utf-16"), "nvidia-smi CSV"),
         ("a.txt", b'DCGM_FI_DEV_GPU_TEMP{gpu="0"} 45\n', "dcgm-exporter text"),
+        ("a.csv", b"# Format\nDCGM_FI_DEV_SM_CLOCK,  gauge, SM clock\n", "dcgm-exporter counters"),
+        ("a", b'{"resourceMetrics":[]}', "OTLP JSON"),
+        ("a.pb", b"\x0a\x10\x0a\x0e", "OTLP protobuf"),
+        ("a", b'{"value":"1","name":"up","labels":{"__name__":"up"}}', "Prometheus JSON"),
+        ("a", b'{"fields":{},"name":"cpu","tags":{},"timestamp":1}', "Telegraf JSON"),
+        ("a", b'{\n  "@odata.id": "/redfish/v1/Chassis/1/Thermal"', "Redfish JSON"),
+        ("a", b'[{"gpu": 0, "usage": {"gfx_activity": "N/A"}}]', "amd-smi JSON"),
+        ("a", b'{"card0": {"GPU use (%)": "3"}}', "rocm-smi JSON"),
+        ("a", b'{"time": "2021-12-06 04:19:35", "gpu_usage:0": 56}', "SuperBench monitor"),
+        ("a.log", b"[Feb 25 2025 13:59:45] [INFO] [tid 1803] started\n", "fabric manager log"),
         ("a", b"[  1.0] NVRM: Xid (PCI:0000:9b:00): 79\n", "kernel log"),
         ("kern.log", b"Feb 23 16:24:18 n1 kernel: usb 1-1\n", "kernel log"),
         ("/x/gpu.jsonl", b'{"time":1}\n', "wire JSON gpu"),
@@ -87,6 +98,10 @@ def test_real_files_load_or_are_told_not_to_be_telemetry(file: Path) -> None:
         assert form is None
         return
     assert form is not None
+    if file.name in INVALID:
+        with pytest.raises(Unreadable, match="line 20, column"):
+            form.decode(data, Surroundings())
+        return
     decoded = form.decode(data, Surroundings())
     assert decoded.tables or decoded.rejects.height
 

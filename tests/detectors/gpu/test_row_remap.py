@@ -34,10 +34,11 @@ def test_a_pending_remap_is_a_ticket_for_a_reset():
     assert said(found, "code", "severity", "action") == [(1.0, "row_remap_pending", "ticket", "reset_gpu")]
 
 
-def test_pending_ends_and_failure_begins_as_levels_of_their_own():
-    found = judge((True, False), (True, True), (False, True))
-    assert said(found, "code", "active") == [
-        (0.0, "row_remap_pending", True), (1.0, "row_remap_failure", True), (2.0, "row_remap_pending", False),
+def test_a_failure_makes_a_pending_remap_worse_and_outlasts_it():
+    found = judge((True, False), (True, True), (False, True), (False, False))
+    assert said(found, "code", "severity", "active") == [
+        (0.0, "row_remap_pending", "ticket", True), (1.0, "row_remap_failure", "page", True),
+        (3.0, "row_remap_failure", "page", False),
     ]  # fmt: skip
 
 

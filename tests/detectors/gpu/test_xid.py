@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.gpu.xid import XidFault
-from schemas.gpu import GpuEvent
+from schemas.gpu import Gpu, GpuEvent
 from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
 
 QUICK = XidFault(hold_seconds=10)
@@ -113,9 +113,73 @@ def test_154_of_another_gpu_changes_nothing():
     assert said(found, "entity", "code") == [(5.0, "n1/3", "xid 62"), (6.0, "n1/4", "xid 154")]
 
 
-def test_state_is_empty_when_nothing_is_active():
-    _, state = run(QUICK, {GpuEvent: rows(GpuEvent, event(5, 62), event(6, 31))}, 60)
+def test_state_is_empty_when_nothing_is_active_and_the_memory_of_returns_is_over():
+    forgetful = XidFault(hold_seconds=10, memory_seconds=20)
+    _, state = run(forgetful, {GpuEvent: rows(GpuEvent, event(5, 62), event(6, 31))}, 60)
     assert state.is_empty()
+
+
+def samples(*times, energy=lambda time: 1e6 + time, gpu=3):
+    return [{"time": time, "node": "n1", "gpu": gpu, "energy_joules_total": energy(time)} for time in times]
+
+
+def judge_returns(events, given, ends=400, cuts=()):
+    detector = XidFault(hold_seconds=20, pause_seconds=60)
+    return run(detector, {GpuEvent: rows(GpuEvent, *events), Gpu: rows(Gpu, *given)}, ends, cuts)[0].filter("active")
+
+
+def test_a_code_that_outlives_two_reboots_asks_for_field_diagnostics():
+    at_work = [*range(12), *range(80, 112), *range(190, 212), *range(300, 312)]
+    found = judge_returns([event(10, 119), event(110, 119), event(210, 119), event(310, 119)], samples(*at_work))
+    assert said(found, "action") == [
+        (10.0, "reset_gpu"), (110.0, "reset_gpu"), (210.0, "field_diagnostics"), (310.0, "field_diagnostics"),
+    ]  # fmt: skip
+
+
+def test_a_driver_loaded_anew_is_a_return_without_any_pause():
+    energy = lambda time: 1e6 + time if time < 50 else time % 100  # falls at 100, 200, ...  # noqa: E731
+    found = judge_returns([event(10, 62), event(110, 62), event(210, 62)], samples(*range(0, 220, 5), energy=energy))
+    assert said(found, "action")[-1] == (210.0, "field_diagnostics")
+
+
+def test_the_third_time_within_the_hold_is_said_at_once():
+    detector = XidFault(hold_seconds=1000)
+    given = samples(*range(12), *range(80, 112), *range(190, 212))
+    events = rows(GpuEvent, event(10, 62), event(110, 62), event(210, 62))
+    found = run(detector, {GpuEvent: events, Gpu: rows(Gpu, *given)}, 400)[0]
+    assert said(found, "action") == [(10.0, "reset_gpu"), (210.0, "field_diagnostics")]
+
+
+def test_a_code_that_repeats_without_a_return_stays_a_reset():
+    found = judge_returns([event(10, 62), event(110, 62), event(210, 62)], samples(*range(0, 220, 5)))
+    assert set(found["action"]) == {"reset_gpu"}
+
+
+def test_returns_of_another_gpu_do_not_count():
+    at_work = [*range(12), *range(80, 112), *range(190, 212)]
+    given = [*samples(*at_work, gpu=4), *samples(*range(220))]
+    found = judge_returns([event(10, 62), event(110, 62), event(210, 62)], given)
+    assert set(found["action"]) == {"reset_gpu"}
+
+
+RUNS = st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["rows", "silence", "reload", "event"])), max_size=14)
+
+
+@settings(max_examples=30, deadline=None)
+@given(runs=RUNS, cuts=cutting(300))
+def test_no_cut_changes_what_is_known_of_returns(runs, cuts):
+    given, events, now, energy = [], [], 0, 0
+    for length, what in runs:
+        if what == "event":
+            events.append(event(now, 62))
+        energy = 0 if what == "reload" else energy
+        if what in {"rows", "reload"}:
+            given += [*samples(*range(now, now + length), energy=lambda time, e=energy, n=now: e + time - n)]
+            energy += length
+        now += length
+    detector = XidFault(hold_seconds=15, pause_seconds=10)
+    tables = {GpuEvent: rows(GpuEvent, *events), Gpu: rows(Gpu, *given)}
+    assert_cuts_change_nothing(detector, tables, 600, cuts)
 
 
 EVENTS = st.builds(

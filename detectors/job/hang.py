@@ -1,0 +1,149 @@
+"""Jobs whose every rank beats while no step ends: they hang in a collective."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import dataframely as dy
+import polars as pl
+
+from detectors.contract import Context, Detection, findings_frame, ordered
+from detectors.gpu.slots import GPU_ID
+from detectors.job.progress import PROGRESS_COLUMNS, progress
+from detectors.silence import intervals, seconds
+from schemas.gpu import Gpu
+from schemas.job import Heartbeat, JobEvent
+
+RANK, SLOT, JOB = "rank", "slot", "job"
+RANK_COLUMNS = ("entity", "job", "step", "time")
+SUSPECTS_MAXIMUM = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobHang:
+    """One rank never enters a collective (a dead thread, a lost packet, a sick GPU), and all others wait in it.
+
+    What it looks like: the ranks' processes live and beat, their GPUs spin at 100 % utilization, and no rank's step
+    changes. Nothing is logged until the library's watchdog gives up, after 10 minutes by default.
+    Formula: no rank's step changed for L, and at that instant `beating_share` of the job's ranks have beaten within the
+    last three intervals. L = max(`steps` * the last step's duration, P); P is `unproven_seconds` until the job has
+    completed a checkpoint and gone on, and then `pauses` times the longest pause between two steps since it started,
+    at least `minimum_seconds` and at most `unproven_seconds`. So the stalls that a job is used to (checkpoints,
+    evaluation) are no hangs. A start, stop or restart begins anew, and the first three steps after it are not judged:
+    compilation takes as long as it takes. Ends with the next step, stop or restart.
+    The evidence names who is behind: ranks whose step is lower, or GPUs idle while most of the job's are busy.
+    Defaults: 10 steps; 300 s, half the watchdog; 60 s and 3 pauses, as three times the worst ever seen is no jitter.
+    0.9: a rank that does not beat either is job.heartbeat's.
+    Cannot see: jobs that do not say their step; why (the suspects are a hint); a stop that is not announced, if the
+    processes beat on.
+    """
+
+    steps: float = 10.0
+    unproven_seconds: float = 300.0
+    minimum_seconds: float = 60.0
+    pauses: float = 3.0
+    beating_share: float = 0.9
+
+    @property
+    def name(self) -> str:
+        return "job.hang"
+
+    @property
+    def reads(self) -> tuple[type[dy.Schema], ...]:
+        return (Heartbeat, JobEvent, Gpu)
+
+    @property
+    def keeps(self) -> pl.Schema:
+        """Per rank its last beat, per GPU its last utilization, per job its last progress (PROGRESS_COLUMNS)."""
+        return pl.Schema(
+            {
+                "row": pl.String(), "entity": pl.String(), "step": pl.Int64(), "utilization_percent": pl.Float64(),
+                **PROGRESS_COLUMNS, "told": pl.Boolean(), "evidence": pl.String(),
+            }
+        )  # fmt: skip
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        beats = tables[Heartbeat].select(GPU_ID, "job", "step", "time", "step_seconds")
+        ranks = state.filter(row=RANK).select(RANK_COLUMNS)
+        slots = state.filter(row=SLOT).select("entity", "time", "utilization_percent")
+        jobs = state.filter(row=JOB)
+        timeline = progress(beats, ranks, tables[JobEvent], jobs.select(*PROGRESS_COLUMNS, "told", "evidence"))
+        timeline = (
+            timeline.with_row_index("number")
+            .with_columns(limit_seconds=self._limit())
+            .with_columns(at=pl.col("time") + _span(pl.col("limit_seconds")))
+        )
+        end = pl.coalesce("next", pl.lit(context.now))
+        unjudged = pl.col("told").is_null() & (pl.col("changes") >= 3) & (pl.col("at") < end)
+        heard = pl.concat([ranks, beats.select(RANK_COLUMNS)])
+        used = pl.concat([slots, tables[Gpu].select(GPU_ID, "time", "utilization_percent")])
+        margin = intervals(3, context.intervals_seconds["heartbeat"])
+        verdicts = [self._verdict(row, heard, used, margin) for row in timeline.filter(unjudged).iter_rows(named=True)]
+        judged = pl.DataFrame(
+            verdicts, schema={"number": timeline.schema["number"], "hangs": pl.Boolean(), "seen": pl.String()},
+            orient="row",
+        )  # fmt: skip
+        timeline = timeline.join(judged, on="number", how="left", maintain_order="left").with_columns(
+            told=pl.coalesce("told", "hangs"), evidence=pl.coalesce("evidence", "seen")
+        )
+        last = timeline.filter(pl.col("next").is_null() & ~pl.col("stopped"))
+        kept = [
+            heard.group_by("entity", maintain_order=True).last().with_columns(row=pl.lit(RANK)),
+            used.group_by("entity", maintain_order=True).last().with_columns(row=pl.lit(SLOT)),
+            last.with_columns(row=pl.lit(JOB)),
+        ]
+        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
+        return Detection(ordered(findings_frame(_said(timeline), self.name, "job_hang", "job")), after.sort(pl.all()))
+
+    def _limit(self) -> pl.Expr:
+        usual = (self.pauses * pl.col("longest_seconds")).clip(self.minimum_seconds, self.unproven_seconds)
+        pause = pl.when("proven").then(usual.fill_null(self.minimum_seconds)).otherwise(self.unproven_seconds)
+        return pl.max_horizontal(self.steps * pl.col("step_seconds"), pause)
+
+    def _verdict(
+        self, row: Mapping[str, object], heard: pl.DataFrame, used: pl.DataFrame, margin: timedelta
+    ) -> tuple[object, bool, str]:
+        """Whether the job hangs at the instant `at`, and what is seen of its ranks then."""
+        at = row["at"]
+        assert isinstance(at, datetime)
+        ranks = heard.filter(pl.col("time") <= at).group_by("entity", maintain_order=True).last()
+        ranks = ranks.filter(job=row["job"])
+        beating = ranks.filter(pl.col("time") > at - margin)
+        behind = beating.filter(pl.col("step") < pl.col("step").max())["entity"].to_list()
+        busy = used.filter(pl.col("time") <= at).group_by("entity", maintain_order=True).last()
+        busy = busy.filter(pl.col("utilization_percent").is_not_null()).join(beating, on="entity", how="semi")
+        idle = busy.filter(pl.col("utilization_percent") < 10)["entity"].to_list()
+        few = (names for names in (behind, idle) if 0 < len(names) <= max(1, beating.height // 4))
+        suspects = sorted({name for names in few for name in names})[:SUSPECTS_MAXIMUM]
+        nodes = sorted({entity.split("/")[0] for entity in beating["entity"]})
+        seen = pl.DataFrame(
+            {
+                "job": [row["job"]], "last_step_change_at": [row["time"]], "limit_seconds": [row["limit_seconds"]],
+                "ranks_beating": [beating.height], "ranks": [ranks.height], "step": [beating["step"].max()],
+                "suspects": [suspects], "nodes": [nodes],
+            },
+            schema_overrides={"suspects": pl.List(pl.String)},
+        ).select(pl.struct(pl.all()).struct.json_encode()).item()  # fmt: skip
+        return row["number"], beating.height >= self.beating_share * ranks.height > 0, seen
+
+
+def _said(timeline: pl.DataFrame) -> pl.DataFrame:
+    hangs = timeline.filter(pl.col("told").fill_null(value=False))
+    begins = hangs.filter("hangs").with_columns(since="time").with_columns(time=pl.col("at"), active=pl.lit(True))
+    ends = (
+        hangs.filter(pl.col("next").is_not_null())
+        .with_columns(since="time")
+        .with_columns(time=pl.col("next"), active=pl.lit(False))
+    )
+    return pl.concat([begins, ends]).with_columns(
+        entity="job", code=pl.lit("no_step"), severity=pl.lit("page"), threshold="limit_seconds",
+        first_bad_at=pl.col("since") + _span(pl.col("step_seconds").fill_null(0.0)),
+        score=seconds(pl.col("time") - pl.col("since")),
+        action=pl.when("active").then(pl.lit("restart_app")),
+    )  # fmt: skip
+
+
+def _span(length_seconds: pl.Expr) -> pl.Expr:
+    return pl.duration(microseconds=(length_seconds * 1e6).round().cast(pl.Int64))

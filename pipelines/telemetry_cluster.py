@@ -1,0 +1,63 @@
+"""The cluster that a stream came from, kept beside its rows: a window of the store is judged on the same topology."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import duckdb
+
+from schemas.topology import Topology, topology_from_frames
+
+Cluster = tuple[Topology, Mapping[str, float]]
+
+
+def make_cluster_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("create schema if not exists cluster")
+    connection.execute(
+        "create table if not exists cluster.streams (stream varchar primary key, name varchar, gpus_per_node integer, "
+        "intervals map(varchar, double))"
+    )
+
+
+def write_cluster(
+    connection: duckdb.DuckDBPyConnection, stream: str, topology: Topology, intervals_seconds: Mapping[str, float]
+) -> None:
+    """Remember it, in place of what the stream said before."""
+    make_cluster_tables(connection)
+    for kind, frame in (("nodes", topology.nodes), ("links", topology.links)):
+        connection.register("incoming", frame)
+        connection.execute(f"create or replace table {_table(stream, kind)} as select * from incoming")
+        connection.unregister("incoming")
+    connection.execute(
+        "insert or replace into cluster.streams values (?, ?, ?, ?)",
+        [stream, topology.name, topology.gpus_per_node, dict(intervals_seconds)],
+    )
+
+
+def read_cluster(connection: duckdb.DuckDBPyConnection, begin: datetime, end: datetime) -> Cluster | None:
+    """Of the stream that covers most of begin <= time < end; None when no stream of that time said."""
+    known = connection.execute(
+        "select count(*) from duckdb_tables() where schema_name = 'cluster' and table_name = 'streams'"
+    ).fetchall()
+    if known[0][0] == 0:
+        return None
+    found = connection.execute(
+        "select stream, name, gpus_per_node, intervals from cluster.streams join engine_state using (stream) "
+        "where began < ? and now > ? order by least(now, ?) - greatest(began, ?) desc, stream limit 1",
+        [end, begin, end, begin],
+    ).fetchall()
+    if not found:
+        return None
+    stream, name, gpus_per_node, intervals = found[0]
+    nodes, links = (connection.sql(f"select * from {_table(stream, kind)}").pl() for kind in ("nodes", "links"))
+    return topology_from_frames(name, nodes, links, gpus_per_node=gpus_per_node), intervals
+
+
+def same_cluster(connection: duckdb.DuckDBPyConnection, stream: str) -> bool:
+    """Whether the stream's cluster is known already."""
+    make_cluster_tables(connection)
+    return bool(connection.execute("select 1 from cluster.streams where stream = ?", [stream]).fetchall())
+
+
+def _table(stream: str, kind: str) -> str:
+    quoted = f"{stream}|{kind}".replace('"', '""')
+    return f'cluster."{quoted}"'

@@ -1,0 +1,119 @@
+"""Eight ranks on two nodes, a step every four seconds; beats once a second."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detectors.job.hang import JobHang
+from schemas.gpu import Gpu
+from schemas.job import Heartbeat, JobEvent
+from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
+
+RANKS = 8
+
+
+def beats(seconds, step, *, ranks=range(RANKS), step_seconds=4.0):
+    """step: (rank, second) -> step."""
+    return [
+        {
+            "time": second + rank / 10, "node": f"n{rank // 4}", "gpu": rank % 4, "job": "train", "rank": rank,
+            "step": step(rank, second), "step_seconds": step_seconds,
+        }
+        for rank in ranks
+        for second in seconds
+    ]  # fmt: skip
+
+
+def stuck_from(second_stuck, until=10**6):
+    def step(_rank, second):
+        return (min(second, second_stuck) + max(0, second - until)) // 4
+
+    return step
+
+
+def event(time, kind):
+    return {"time": time, "job": "train", "kind": kind}
+
+
+def judge(given_beats, *events, ends=500, utilization=(), detector=JobHang()):  # noqa: B008  # frozen
+    tables = {
+        Heartbeat: rows(Heartbeat, *given_beats), JobEvent: rows(JobEvent, *events), Gpu: rows(Gpu, *utilization),
+    }  # fmt: skip
+    return run(detector, tables, ends)[0]
+
+
+def test_no_step_for_five_minutes_is_a_hang():
+    found = judge(beats(range(500), stuck_from(100)))
+    # The step of second 100 is last reported anew by rank 7, at 100.7.
+    assert said(found, "cause", "entity", "severity", "active") == [(400.7, "job_hang", "train", "page", True)]
+
+
+def test_a_job_seen_through_a_checkpoint_is_judged_after_three_of_its_pauses_or_a_minute():
+    found = judge(beats(range(300), stuck_from(100)), event(50, "checkpoint"), ends=300)
+    assert said(found, "active") == [(160.7, True)]
+
+
+def test_a_long_pause_that_ended_well_widens_the_limit():
+    def step(_rank, second):
+        return (min(second, 40) + min(max(0, second - 70), 40)) // 4  # stands still from 40 to 74, and from 110 on
+
+    found = judge(beats(range(400), step), event(30, "checkpoint"), ends=400)
+    # 110 -> 40 + 38 = 78, step 19 begins at second 106; three times the pause of about 34 s after it.
+    assert 200 < said(found, "active")[0][0] < 215
+
+
+def test_slow_steps_have_ten_of_their_length():
+    assert judge(beats(range(500), stuck_from(100), step_seconds=60.0)).is_empty()
+
+
+def test_it_ends_with_the_next_step():
+    found = judge(beats(range(500), stuck_from(100, until=450)))
+    assert said(found, "active") == [(400.7, True), (453.0, False)] or said(found, "active")[1][0] < 456
+
+
+def test_a_job_that_stopped_does_not_hang():
+    assert judge(beats(range(500), stuck_from(100)), event(120, "stop")).is_empty()
+
+
+def test_a_restart_begins_anew_and_may_compile_for_as_long_as_it_wants():
+    assert judge(beats(range(900), stuck_from(100)), event(120, "restart"), ends=900).is_empty()
+
+
+def test_ranks_that_do_not_beat_do_not_hang():
+    assert judge(beats(range(120), stuck_from(100))).is_empty()
+
+
+def test_a_rank_a_step_behind_is_named():
+    found = judge(beats(range(500), lambda rank, second: min(second // 4, 24 if rank == 5 else 25)))
+    assert json.loads(found["evidence"].item())["suspects"] == ["n1/1"]
+
+
+def test_an_idle_gpu_among_busy_ones_is_named():
+    used = [
+        {"time": second, "node": f"n{rank // 4}", "gpu": rank % 4,
+         "utilization_percent": 0.0 if rank == 2 and second > 100 else 100.0}
+        for second in range(0, 500, 10)
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    found = judge(beats(range(500), stuck_from(100)), utilization=used)
+    assert json.loads(found["evidence"].item())["suspects"] == ["n0/2"]
+
+
+QUICK = JobHang(steps=1, minimum_seconds=5, unproven_seconds=12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    moves=st.lists(st.booleans(), min_size=60, max_size=60),
+    events=st.lists(
+        st.builds(event, st.integers(0, 60), st.sampled_from(["checkpoint", "checkpoint", "restart", "stop"])),
+        max_size=4,
+    ),
+    cuts=cutting(80),
+)
+def test_no_cut_changes_anything(moves, events, cuts):
+    steps = [sum(moves[: second // 6 * 6 : 6]) for second in range(80)]
+    given_beats = beats(range(80), lambda _rank, second: steps[second], ranks=range(4), step_seconds=1.0)
+    tables = {Heartbeat: rows(Heartbeat, *given_beats), JobEvent: rows(JobEvent, *events)}
+    assert_cuts_change_nothing(QUICK, tables, 80, cuts)

@@ -1,0 +1,116 @@
+"""Coverage-guided fuzzing of every decoder, for a few seconds each, from seeds: python -m tests.fuzz.run --seconds 2
+
+A decoder answers with rows that the door takes or refuses, or raises Unreadable in one line. Anything else is a crash:
+its input is kept under --crashes, and the command ends with 1. Needs atheris (tests/fuzz/requirements.lock), which is
+built for Linux only.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["schemas.formats"]):
+    from pipelines.topics import FORMATS, HEAD_BYTES, Format, recognise
+
+from schemas.admission import admit
+from schemas.formats.decoded import Surroundings, Unreadable
+from schemas.tables import TABLE_BY_NAME
+from tests.schemas.formats.test_fabric_damage import SAMPLES as FABRIC
+from tests.schemas.formats.test_sentinels import SAMPLES as GPU
+from tests.schemas.formats.test_sor import SAMPLE as SHOT
+from tests.schemas.formats.test_streams_fuzzed import SAMPLES as STREAMS
+
+CORPUS = Path(__file__).resolve().parents[3] / "shared/corpus"
+SEED_BYTES_MAXIMUM = 16 * 1024
+INPUT_BYTES_MAXIMUM = 32 * 1024
+OWN = {
+    "shot.sor": SHOT,
+    "gpu.jsonl": b'{"time":1772366400000000,"node":"n1","gpu":[0,1],"temperature_celsius":[45.5,null]}\n',
+    "dmesg.log": b"[ 12.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=1, GPU has fallen off the bus.\n",
+    "smi.txt": (
+        b"==============NVSMI LOG==============\nGPU 00000000:9B:00.0\n    Temperature\n"
+        b"        GPU Current Temp : 45 C\n"
+    ),
+    "smi.xml": (
+        b"<nvidia_smi_log><gpu id='1'><temperature><gpu_temp>45 C</gpu_temp></temperature></gpu></nvidia_smi_log>"
+    ),
+}
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """Samples by the format that they are recognised as; real ones too where the corpus is there, cut short."""
+    texts = list(OWN.items())
+    texts += [(name, data) for name, _, data in STREAMS]
+    texts += [(name, text.encode()) for name, text in FABRIC.items()]
+    texts += [(name, sample("45", '"45"').encode()) for name, sample in GPU.items()]
+    texts += [
+        (str(path), path.read_bytes()[:SEED_BYTES_MAXIMUM]) for path in sorted(CORPUS.rglob("*")) if path.is_file()
+    ]
+    found: dict[str, list[bytes]] = {form.name: [] for form in FORMATS}
+    for name, data in texts:
+        form = recognise(name, data[:HEAD_BYTES])
+        if form is not None:
+            found[form.name].append(data)
+    return found
+
+
+def fuzzed() -> list[Format]:
+    """One of each decoder: the wire formats come once per table, and their tables share it."""
+    per_table = {"wire JSON gpu", "wire JSON job_event", "Arrow IPC gpu"}
+    return [form for form in FORMATS if form.name in per_table or form.name.rpartition(" ")[2] not in TABLE_BY_NAME]
+
+
+def check(form: Format, data: bytes) -> None:
+    """Raises what the decoder must not."""
+    try:
+        answer = form.decode(data, Surroundings(node="n1", bytes_maximum=INPUT_BYTES_MAXIMUM))
+    except Unreadable as error:
+        if "\n" in str(error):
+            raise AssertionError(f"a reason of two lines: {error!r}") from error
+        return
+    for name, frame in answer.tables.items():
+        admit(TABLE_BY_NAME[name], frame)
+
+
+def fuzz(form: Format, seconds: int, crashes: Path) -> None:
+    """Fuzz one decoder in this process, which libFuzzer ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, data in enumerate(seeds()[form.name]):
+            (Path(folder) / str(number)).write_bytes(data)
+        options = [f"-max_total_time={seconds}", f"-max_len={INPUT_BYTES_MAXIMUM}", f"-artifact_prefix={crashes}/",
+                   "-timeout=20", "-rss_limit_mb=4096", "-seed=1", "-verbosity=0", "-print_final_stats=1"]  # fmt: skip
+        atheris.Setup([sys.argv[0], folder, *options], lambda data: check(form, data))
+        atheris.Fuzz()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=int, default=2, help="for each decoder")
+    parser.add_argument("--format", help="only this one, in this process")
+    parser.add_argument("--crashes", type=Path, default=Path("var/fuzz"))
+    given = parser.parse_args()
+    given.crashes.mkdir(parents=True, exist_ok=True)
+    if given.format:
+        fuzz(next(form for form in FORMATS if form.name == given.format), given.seconds, given.crashes)
+        return 0
+    failed = []
+    for form in fuzzed():
+        command = [sys.executable, "-m", "tests.fuzz.run", "--format", form.name, "--seconds", str(given.seconds),
+                   "--crashes", str(given.crashes)]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        runs = next((line.split()[-1] for line in done.stderr.splitlines() if "number_of_executed_units" in line), "?")
+        sys.stdout.write(f"{form.name}: {'good' if done.returncode == 0 else 'CRASH'}, {runs} inputs\n")
+        sys.stdout.flush()
+        if done.returncode:
+            failed.append(form.name)
+            sys.stdout.write(done.stderr[-3000:] + done.stdout[-1000:] + "\n")
+    sys.stdout.write(f"{len(failed)} of {len(fuzzed())} decoders failed: {', '.join(failed) or 'none'}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
