@@ -20,7 +20,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class WindowSource:
     """windows: makes the iterator anew. delay_seconds: of windows cut by when rows arrived, how long rows are usually
     under way; the watermark stays that far behind a window's end. None: windows are cut by event time, and everything
-    older than a window's end has come. After the last window everything has come in either case.
+    older than a window's end has come. After the last window nothing
+    more is waited for than what is under way.
     """
 
     stream: str
@@ -33,14 +34,15 @@ class WindowSource:
     def arrivals(self, offsets: Offsets) -> Iterator[Arrival]:
         """One arrival per window; those that end at or before the offset were taken already."""
         done = offsets.get(PROGRESS, 0)
-        held_back = timedelta(0) if self.delay_seconds is None else ALLOWED + timedelta(seconds=self.delay_seconds)
+        under_way = timedelta(seconds=self.delay_seconds or 0.0)
+        held_back = under_way if self.delay_seconds is None else under_way + ALLOWED
         for window, is_last in _marking_last(self.windows()):
             until = (window.ends_at - EPOCH) // timedelta(microseconds=1)
             if until <= done:
                 continue
             pieces = [Piece(name, frame, Origin(topic=self.stream)) for name, frame in window.tables.items()]
             intake = take_in(pieces)
-            now = window.ends_at if is_last else window.ends_at - held_back
+            now = window.ends_at - (under_way if is_last else held_back)
             yield Arrival(
                 batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined),
                 offsets={PROGRESS: until}, ignored=intake.ignored,

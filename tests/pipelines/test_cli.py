@@ -98,6 +98,11 @@ def test_a_person_acknowledges_notes_and_silences(tmp_path: Path) -> None:
         (("incidents", "silence", "cause"), "'cause' is not name=value"),
         (("topology", "path", "n00000/0", "n99999/0"), "n99999"),
         (("simulate", "healthy", "--to", "kafka", "--settings", "away.toml"), "127.0.0.1:9"),
+        (("simulate", "healthy", "--to", "/proc/nowhere"), "/proc/nowhere"),
+        (("replay", "store:0001-01-01T00:00:00+14:00..9999-12-31"), "0001-01-01"),
+        (("replay", "healthy", "--seed", "-1"), "--seed"),
+        (("ingest", "--from", "x" * 300), "x" * 100),
+        (("incidents", "list", "--limit", "99999999999999999999"), "--limit"),
         (("nonsense",), "nonsense"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -179,3 +184,31 @@ def test_a_broken_trace_beside_a_good_name_costs_only_itself(tmp_path: Path) -> 
     (tmp_path / "cut.sor").write_bytes(b"Map\x00\xc8\x00\x40\x00")
     done = hotspare("cable", "accept", "cut.sor", folder=tmp_path, code=2)
     assert "cut.sor" in done.stdout
+
+
+def test_a_window_of_the_store_is_judged_on_the_cluster_it_came_from(tmp_path: Path) -> None:
+    taken = json.loads(hotspare("ingest", "--from", "pump_failure", "--json", folder=tmp_path).stdout)["incidents"]
+    window = "store:2026-03-02T09:00:00Z..2026-03-02T09:07:00Z"
+    again = json.loads(hotspare("replay", window, "--json", folder=tmp_path, code=1).stdout)["incidents"]
+    kept = ("id", "cause", "root", "members", "detected_at")
+    assert [{key: one[key] for key in kept} for one in again] == [{key: one[key] for key in kept} for one in taken]
+
+
+def test_history_is_never_acted_upon_even_where_actions_are_enforced(tmp_path: Path) -> None:
+    (tmp_path / "hotspare.toml").write_text('[recovery]\nmode = "enforce"\n')
+    (tmp_path / "n00003.log").write_text(
+        "[Sun Jan  5 08:00:00 2025] NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, "
+        "GPU has fallen off the bus.\n"
+    )
+    taken = json.loads(hotspare("ingest", "--from", "n00003.log", "--json", folder=tmp_path).stdout)
+    actions = [action for one in taken["incidents"] for action in one["actions"]]
+    assert actions
+    assert {action["mode"] for action in actions} == {"dry-run"}
+    assert not (tmp_path / "var" / "actions.jsonl").exists()
+
+
+def test_a_name_is_never_markup(tmp_path: Path) -> None:
+    hotspare("ingest", "--from", "pump_failure", folder=tmp_path)
+    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=tmp_path).stdout)["incidents"]
+    assert "[/red]" in hotspare("incidents", "ack", listed["id"], "--by", "[/red]", folder=tmp_path).stdout
+    assert "[/red]" in hotspare("breaker", "reset", "--reason", "x", "--by", "[/red]", folder=tmp_path).stdout
