@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from schemas.formats.decoded import Surroundings
@@ -51,12 +52,18 @@ class Stamp(NamedTuple):
         year, rest = self.parts[0], self.parts[1:]
         if year is not None:
             return _in_utc(year, rest, zone) or surroundings.received_at
-        latest = surroundings.received_at + timedelta(days=1)
-        for back in range(5):  # five years back reach a 29 February
-            time = _in_utc(latest.year - back, rest, zone)
-            if time is not None and time <= latest:
-                return time
-        return surroundings.received_at
+        return _of_some_year(rest, zone, surroundings.received_at)
+
+
+@lru_cache(maxsize=1024)
+def _of_some_year(rest: tuple[int, int, int, int, int, int], zone_minutes: int, received_at: datetime) -> datetime:
+    """In the last year that puts it no later than a day after received_at. Lines of a storm share their second."""
+    latest = received_at + timedelta(days=1)
+    for back in range(5):  # five years back reach a 29 February
+        time = _in_utc(latest.year - back, rest, zone_minutes)
+        if time is not None and time <= latest:
+            return time
+    return received_at
 
 
 def _in_utc(year: int, rest: tuple[int, int, int, int, int, int], zone_minutes: int) -> datetime | None:
@@ -72,7 +79,8 @@ def _in_utc(year: int, rest: tuple[int, int, int, int, int, int], zone_minutes: 
 def read_stamp(head: str) -> Stamp:
     """The stamp at the beginning of a line."""
     head = head.lstrip()
-    if head[4:5] == "-" and (plain := _plain_iso(head)):  # the most usual one first
+    plain = _plain_iso(head) if head[4:5] == "-" else _plain_syslog(head)  # as logs are mostly written
+    if plain is not None:
         return plain
     if match := BOOT.match(head):
         return Stamp("boot", None, None, float(match[1]))
@@ -82,11 +90,27 @@ def read_stamp(head: str) -> Stamp:
     if match := KMSG.match(head):
         return Stamp("kmsg", seconds=int(match.group(1)) / 1e6)
     if match := SYSLOG.match(head):
-        month, day, hour, minute, second, fraction, host = match.groups()
-        parts = (None, MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second), _micros(fraction))
-        return Stamp("syslog", parts, host=_host(host))
+        return _syslog(match)
     iso = ISO.match(head)
     return Stamp("none") if iso is None else _iso(iso)
+
+
+def _plain_syslog(head: str) -> Stamp | None:
+    """`Aug 17 06:18:01 host kernel:` as it stands; None for all that is written in another way."""
+    if head[15:16] != " " or not head[:1].isalpha():
+        return None
+    told = _second_of_syslog(head[:15])
+    if told is None:
+        return None
+    host, _, _ = head[16:].lstrip().partition(" ")
+    return Stamp("syslog", told.parts, None, None, _host(host)) if host else told
+
+
+@lru_cache(maxsize=1024)
+def _second_of_syslog(text: str) -> Stamp | None:
+    """Lines of a storm share their second."""
+    found = SYSLOG.fullmatch(text)
+    return None if found is None else _syslog(found)
 
 
 def _plain_iso(head: str) -> Stamp | None:
@@ -109,6 +133,12 @@ def _zoned(moment: datetime, surroundings: Surroundings) -> datetime:
         return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     except OverflowError:
         return surroundings.received_at
+
+
+def _syslog(match: re.Match[str]) -> Stamp:
+    month, day, hour, minute, second, fraction, host = match.groups()
+    parts = (None, MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second), _micros(fraction))
+    return Stamp("syslog", parts, None, None, _host(host))
 
 
 def _iso(match: re.Match[str]) -> Stamp:

@@ -75,7 +75,7 @@ def dcgm_scrape(drawn: random.Random, nodes: int = 512) -> tuple[bytes, int]:
 
 
 def xid_storm(drawn: random.Random, lines: int = 50_000) -> dict[str, bytes]:
-    """By style of stamp."""
+    """By style of stamp, twenty lines a second."""
     said = [
         f"NVRM: Xid (PCI:0000:{drawn.choice(['18', '2a', '3a', '5d'])}:00): {drawn.choice([13, 31, 43, 94])}, "
         f"pid={drawn.randrange(99999)}, name=python3, Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x{at:x}"
@@ -83,8 +83,8 @@ def xid_storm(drawn: random.Random, lines: int = 50_000) -> dict[str, bytes]:
     ]
     stamps: dict[str, Callable[[int], str]] = {
         "boot": lambda at: f"[{1000 + at // 7}.{at:06}] ",
-        "iso": lambda at: f"2026-07-01T06:{at // 60 % 60:02}:{at % 60:02}.{at:06}+0000 n{at % 300:05} kernel: ",
-        "syslog": lambda at: f"Jul  1 06:{at // 60 % 60:02}:{at % 60:02} n{at % 300:05} kernel: ",
+        "iso": lambda at: f"2026-07-01T06:{at // 1200 % 60:02}:{at // 20 % 60:02}.{at:06}+0000 n{at % 300:05} kernel: ",
+        "syslog": lambda at: f"Jul  1 06:{at // 1200 % 60:02}:{at // 20 % 60:02} n{at % 300:05} kernel: ",
     }
     return {
         style: "\n".join(stamp(at) + text for at, text in enumerate(said)).encode() for style, stamp in stamps.items()
