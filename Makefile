@@ -27,7 +27,7 @@ bench: .venv/installed
 
 # Pins every version with its hashes, for every platform; no index or download address may be in it.
 lock:
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-strip-extras \
 		--no-header --all-extras pyproject.toml -o requirements.lock
 
 # uv where it is there, else pip. The project itself is installed editable, without looking for anything more.
