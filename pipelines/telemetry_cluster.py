@@ -1,13 +1,21 @@
 """The cluster that a stream came from, kept beside its rows: a window of the store is judged on the same topology."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 import duckdb
 
 from schemas.topology import Topology, topology_from_frames
 
-Cluster = tuple[Topology, Mapping[str, float]]
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a stream was judged on. until: its watermark; of what came later the store knows nothing."""
+
+    topology: Topology
+    intervals_seconds: Mapping[str, float]
+    until: datetime
 
 
 def make_cluster_tables(connection: duckdb.DuckDBPyConnection) -> None:
@@ -41,15 +49,15 @@ def read_cluster(connection: duckdb.DuckDBPyConnection, begin: datetime, end: da
     if known[0][0] == 0:
         return None
     found = connection.execute(
-        "select stream, name, gpus_per_node, intervals from cluster.streams join engine_state using (stream) "
+        "select stream, name, gpus_per_node, intervals, now from cluster.streams join engine_state using (stream) "
         "where began < ? and now > ? order by least(now, ?) - greatest(began, ?) desc, stream limit 1",
         [end, begin, end, begin],
     ).fetchall()
     if not found:
         return None
-    stream, name, gpus_per_node, intervals = found[0]
+    stream, name, gpus_per_node, intervals, until = found[0]
     nodes, links = (connection.sql(f"select * from {_table(stream, kind)}").pl() for kind in ("nodes", "links"))
-    return topology_from_frames(name, nodes, links, gpus_per_node=gpus_per_node), intervals
+    return Cluster(topology_from_frames(name, nodes, links, gpus_per_node=gpus_per_node), intervals, until)
 
 
 def same_cluster(connection: duckdb.DuckDBPyConnection, stream: str) -> bool:

@@ -75,10 +75,13 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
     _print_list("Root", [f"{incident.root_kind} {root}" for root in incident.roots])
     _print_list("GPUs", list(incident.members))
     _print_list("Symptoms", [f"{kind} {entity}" for kind, entity in incident.symptoms])
-    rows = ((one.get("detector"), one.get("entity"), one.get("code"), one.get("evidence")) for one in incident.evidence)
+    rows = (
+        (one.get("detector"), one.get("entity"), one.get("code"), _values(one.get("values")))
+        for one in incident.evidence
+    )
     screen.print(table("Evidence", ("detector", "entity", "code", "values"), rows))
     if taken:
-        screen.print(actions_table(list(reversed(taken))))
+        screen.print(actions_table(sorted(taken, key=lambda one: one.at)))
     if remarks:
         said_rows = ((moment(one.at), one.by, one.kind, one.text) for one in remarks)
         screen.print(table("What people said", ("at", "by", "kind", "text"), said_rows))
@@ -218,6 +221,14 @@ def _said(text: str, document: dict[str, Any], *, as_json: bool) -> int:
     else:
         console().print(text)
     return 0
+
+
+def _values(values: object) -> str:
+    """What a detector saw, as name value pairs; numbers as short as they stay true."""
+    if not isinstance(values, dict):
+        return "" if values is None else str(values)
+    shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in values.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
 
 
 def _print_list(title: str, values: Sequence[str], most: int = 16) -> None:

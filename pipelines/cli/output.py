@@ -1,12 +1,13 @@
 """What a command shows: JSON for programs, rich tables on a terminal, the same as plain text elsewhere."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -16,7 +17,9 @@ from schemas.incident import Incident
 
 FOUND_SOMETHING = 1
 WRONG_USE = 2
-PLAIN_COLUMNS = 160
+PLAIN_COLUMNS = 400  # more than any row needs, so that none is broken
+NARROW_COLUMNS = 130
+WHOLE = ("id", "incident", "cause", "severity", "state", "began", "detected", "ended", "action", "at")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 SettingsFile = Annotated[
@@ -32,7 +35,7 @@ def console() -> Console:
     """Where text goes. Without a terminal it is plain and wide, so that pipes see whole lines."""
     if sys.stdout.isatty():
         return Console(highlight=False, markup=False)
-    return Console(highlight=False, markup=False, width=PLAIN_COLUMNS, no_color=True)
+    return Console(highlight=False, markup=False, width=PLAIN_COLUMNS, no_color=True, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
@@ -46,10 +49,14 @@ def _encode(value: Any) -> Any:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:
-    """Cells are data, never markup: a host name in brackets is shown as it is."""
-    shown = RichTable(title=title, title_justify="left", header_style="bold")
+    """Cells are data, never markup: a host name in brackets is shown as it is. Columns in WHOLE are never broken.
+
+    Without a terminal there are no lines around the cells, so that other programs can cut and search them.
+    """
+    lines = box.SIMPLE_HEAD if sys.stdout.isatty() else None
+    shown = RichTable(title=title, title_justify="left", header_style="bold", box=lines, pad_edge=False)
     for column in columns:
-        shown.add_column(column, overflow="fold")
+        shown.add_column(column, overflow="fold", no_wrap=column in WHOLE)
     for row in rows:
         shown.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     return shown
@@ -97,31 +104,32 @@ def action_document(record: ActionRecord) -> dict[str, Any]:
 
 
 def incidents_table(incidents: Sequence[Incident]) -> RichTable:
-    """Times of one day are shown without their date, which then stands above."""
+    """Times of one day are shown without their date, which then stands above. A narrow terminal gets fewer columns."""
     days = {f"{incident.detected_at:%Y-%m-%d}" for incident in incidents}
     title, shape = (f"Incidents of {min(days)}", "%H:%M:%S") if len(days) == 1 else ("Incidents", "%Y-%m-%d %H:%M:%S")
-    return table(
-        f"{title} (UTC)",
-        ("id", "cause", "severity", "state", "root", "GPUs", "began", "detected", "after", "ended"),
-        (
-            (
-                incident.id, incident.cause, incident.severity, incident.state,
-                f"{incident.root_kind} {some(incident.roots)}", len(incident.members),
-                f"{incident.starts_at:{shape}}", f"{incident.detected_at:{shape}}",
-                f"{(incident.detected_at - incident.starts_at).total_seconds():.1f} s",
-                "" if incident.ends_at is None else f"{incident.ends_at:{shape}}",
-            )
-            for incident in incidents
-        ),
-    )  # fmt: skip
+    columns: dict[str, Callable[[Incident], object]] = {
+        "id": lambda one: one.id,
+        "cause": lambda one: one.cause,
+        "severity": lambda one: one.severity,
+        "state": lambda one: one.state,
+        "root": lambda one: f"{one.root_kind} {some(one.roots)}",
+        "GPUs": lambda one: len(one.members),
+        "began": lambda one: f"{one.starts_at:{shape}}",
+        "detected": lambda one: f"{one.detected_at:{shape}}",
+        "after": lambda one: f"{(one.detected_at - one.starts_at).total_seconds():.1f} s",
+        "ended": lambda one: "" if one.ends_at is None else f"{one.ends_at:{shape}}",
+    }
+    if console().width < NARROW_COLUMNS:
+        columns = {name: value for name, value in columns.items() if name not in {"severity", "after", "ended"}}
+    return table(f"{title} (UTC)", tuple(columns), ([value(one) for value in columns.values()] for one in incidents))
 
 
 def actions_table(records: Sequence[ActionRecord]) -> RichTable:
     return table(
         "Recovery actions",
-        ("incident", "action", "target", "mode", "outcome", "why"),
+        ("id", "incident", "action", "target", "outcome", "why"),
         (
-            (r.request.incident, r.request.kind, r.request.target, r.mode, r.outcome, r.why or r.request.reason)
+            (r.request.id, r.request.incident, r.request.kind, r.request.target, r.outcome, r.why or r.request.reason)
             for r in records
         ),
     )

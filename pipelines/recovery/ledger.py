@@ -37,8 +37,9 @@ class Ledger:
     def actions(
         self, *, incident: str | None = None, outcomes: Collection[Outcome] | None = None, limit: int | None = 100
     ) -> tuple[ActionRecord, ...]:
-        """Newest first."""
-        wanted = sa.select(ACTIONS).order_by(ACTIONS.c.at.desc(), ACTIONS.c.id).limit(limit)
+        """Newest first; what was decided at one time in the order in which it was planned."""
+        entered = sa.select(sa.func.min(ACTION_EVENTS.c.sequence)).where(ACTION_EVENTS.c.action == ACTIONS.c.id)
+        wanted = sa.select(ACTIONS).order_by(ACTIONS.c.at.desc(), entered.scalar_subquery(), ACTIONS.c.id).limit(limit)
         if incident is not None:
             wanted = wanted.where(ACTIONS.c.incident == incident)
         if outcomes is not None:

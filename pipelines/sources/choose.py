@@ -150,7 +150,10 @@ def store_source(settings: Settings, begin: datetime, end: datetime, seconds: in
     They are judged on the cluster that they came from, where the store knows it.
     """
     store = TelemetryStore(settings.store.telemetry, settings.store.busy_seconds)
-    topology, intervals = store.cluster(begin, end) or (topology_of(settings), USUAL_INTERVALS_SECONDS)
+    cluster = store.cluster(begin, end)
+    topology = topology_of(settings) if cluster is None else cluster.topology
+    intervals = USUAL_INTERVALS_SECONDS if cluster is None else cluster.intervals_seconds
+    end = end if cluster is None else min(end, cluster.until)  # past it there is no silence, only nothing known
 
     def windows() -> Iterator[Window]:
         at = begin

@@ -188,7 +188,7 @@ def test_a_broken_trace_beside_a_good_name_costs_only_itself(tmp_path: Path) -> 
 
 def test_a_window_of_the_store_is_judged_on_the_cluster_it_came_from(tmp_path: Path) -> None:
     taken = json.loads(hotspare("ingest", "--from", "pump_failure", "--json", folder=tmp_path).stdout)["incidents"]
-    window = "store:2026-03-02T09:00:00Z..2026-03-02T09:07:00Z"
+    window = "store:2026-03-02T09:00:00Z..2026-03-02T10:00:00Z"  # longer than there is data, which is no silence
     again = json.loads(hotspare("replay", window, "--json", folder=tmp_path, code=1).stdout)["incidents"]
     kept = ("id", "cause", "root", "members", "detected_at")
     assert [{key: one[key] for key in kept} for one in again] == [{key: one[key] for key in kept} for one in taken]
@@ -212,3 +212,18 @@ def test_a_name_is_never_markup(tmp_path: Path) -> None:
     (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=tmp_path).stdout)["incidents"]
     assert "[/red]" in hotspare("incidents", "ack", listed["id"], "--by", "[/red]", folder=tmp_path).stdout
     assert "[/red]" in hotspare("breaker", "reset", "--reason", "x", "--by", "[/red]", folder=tmp_path).stdout
+
+
+def test_without_a_terminal_text_is_plain(tmp_path: Path) -> None:
+    text = hotspare("replay", "pump_failure", folder=tmp_path, code=1).stdout
+    assert not set(text) & set("│┃━─┏└")
+    assert "coolant_pump_failure" in text
+
+
+def test_an_incident_is_shown_with_what_was_seen_and_with_the_ids_of_its_actions_as_planned(tmp_path: Path) -> None:
+    hotspare("ingest", "--from", "pump_failure", folder=tmp_path)
+    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=tmp_path).stdout)["incidents"]
+    shown = hotspare("incidents", "show", listed["id"], folder=tmp_path).stdout
+    assert "flow_liters_per_minute" in shown
+    assert "act-" in shown
+    assert shown.index("raise_flow") < shown.index("cap_power") < shown.index("staged_shutdown")
