@@ -8,7 +8,7 @@ demo: .venv/installed ## Replay an incident day through the Dagster assets into 
 	@$(BIN)/hotspare demo
 
 test: lint ## Formatting, types, import contracts, and every test
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 lint: .venv/installed
 	$(BIN)/ruff format --check .

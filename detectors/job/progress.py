@@ -41,7 +41,8 @@ def progress(beats: pl.DataFrame, ranks: pl.DataFrame, events: pl.DataFrame, bef
     run = ["job", "run"]
     stepped = (pl.col("what") == "step").cast(pl.Int64)
     count = pl.when(pl.col("what") == "carried").then("changes").otherwise(stepped)
-    known = (pl.col("what") != "checkpoint").cum_max().over("job")  # one before anything else is nobody's
+    running = pl.when(pl.col("what") != "checkpoint").then(pl.col("what") != "stop").forward_fill().over("job")
+    known = running.fill_null(value=False)  # a checkpoint before anything else, or after the stop, is nobody's
     saved = pl.when(pl.col("what") == "carried").then("saved").otherwise((pl.col("what") == "checkpoint") & known)
     instants = instants.with_columns(changes=count.cum_sum().over(run), saved=saved.cum_max().over(run))
     # The checkpoint itself does not prove anything; a step after it does. Carried on is that there was one.

@@ -2,16 +2,22 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from socket import socket
-from typing import Any, NoReturn
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from kafka.errors import KafkaTimeoutError
-from kafka.net.inet import KafkaNetSocket
-from kafka.net.transport import KafkaSSLTransport
 
 from tests.kafka.broker import Broker, MissingBroker, start_broker
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker takes all tests of this folder, so that a run has one broker."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("kafka"))
 
 
 @pytest.fixture(scope="session")
@@ -41,37 +47,6 @@ def own_broker(broker: Broker) -> Broker:
     if not broker.is_ours:
         pytest.skip(f"the broker at {broker.bootstrap_servers} is not ours to restart, and has no TLS or users of ours")
     return broker
-
-
-@pytest.fixture(scope="session", autouse=True)
-def closed_sockets() -> Iterator[None]:
-    """Close the socket of a connection that failed; kafka-python 3.0.12 leaves it to the garbage collector.
-
-    The collector's warning is an error here, and in whichever test happens to run by then.
-    """
-    connect, handshake = KafkaNetSocket.sock_connect, KafkaSSLTransport.handshake
-
-    async def sock_connect(self: KafkaNetSocket, net: Any, sock: socket, *args: Any, **kwargs: Any) -> socket:
-        with _closed_on_failure(sock):
-            return await connect(self, net, sock, *args, **kwargs)
-
-    async def shake_hands(self: KafkaSSLTransport) -> None:
-        with _closed_on_failure(self._sock):
-            await handshake(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KafkaNetSocket, "sock_connect", sock_connect)
-        patch.setattr(KafkaSSLTransport, "handshake", shake_hands)
-        yield
-
-
-@contextmanager
-def _closed_on_failure(sock: socket) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        sock.close()
-        raise
 
 
 def do_without(reason: str) -> NoReturn:

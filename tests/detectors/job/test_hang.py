@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from detectors.job.hang import JobHang
@@ -103,7 +103,8 @@ def test_an_idle_gpu_among_busy_ones_is_named():
 QUICK = JobHang(steps=1, minimum_seconds=5, unproven_seconds=12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
+@example(moves=[False] * 59 + [True], events=[event(1, "stop"), event(2, "checkpoint")], cuts=[1.25])
 @given(
     moves=st.lists(st.booleans(), min_size=60, max_size=60),
     events=st.lists(
