@@ -22,6 +22,7 @@ from detectors.gpu.row_remap import RowRemapFailure
 from detectors.gpu.thermal_throttle import ThermalThrottle
 from detectors.gpu.xid import XidFault
 from detectors.gpu.xid_repeats import XidRepeats
+from detectors.hardware.health import HardwareHealth
 from detectors.job.checkpoint_stale import CheckpointStale
 from detectors.job.hang import JobHang
 from detectors.job.heartbeat import MissedHeartbeats
@@ -58,6 +59,7 @@ CATALOG: tuple[Detector, ...] = (
     ThermalThrottle(),
     PowerBrake(),
     ClockLoss(),
+    HardwareHealth(),
     MissedHeartbeats(),
     Straggler(),
     JobHang(),

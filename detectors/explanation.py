@@ -42,12 +42,12 @@ SILENT = ("telemetry_stale", "telemetry_frozen", "telemetry_implausible")
 
 EXPLAINS: tuple[Explains, ...] = (
     Explains(
-        causes=("power_domain_lost",), same=("power_sag",), inside=("node_lost", "gpu_fallen_off_bus", *BROKEN),
+        causes=("power_domain_lost",), same=("power_sag",), inside=("node_lost", "hardware_degraded", "gpu_fallen_off_bus", *BROKEN),
         whole=("coolant_pump_failure", "coolant_flow_restricted"), end=LINKS, job=JOBS, source=(*SILENT, "clock_skew"),
     ),
     Explains(
-        causes=("power_sag",), inside=("node_lost", "gpu_power_brake", *SLOWED), end=LINKS, job=JOBS, source=SILENT,
-        whole=("coolant_pump_failure", "coolant_flow_restricted"),
+        causes=("power_sag",), inside=("node_lost", "hardware_degraded", "gpu_power_brake", *SLOWED), end=LINKS, job=JOBS,
+        source=SILENT, whole=("coolant_pump_failure", "coolant_flow_restricted"),
     ),
     Explains(
         causes=("coolant_leak",), same=("coolant_pump_failure", "coolant_flow_restricted", "coolant_air"),
@@ -105,6 +105,7 @@ MERGES: tuple[Merge, ...] = (
     Merge(causes=("power_domain_lost", "power_sag"), over=("site",), together=True),
     Merge(causes=("switch_lost",), over=("pod",), together=True),
     Merge(causes=("node_lost",), over=("rack", "superblock", "pdu"), together=True),
+    Merge(causes=("hardware_degraded",), over=("device",), together=False),
     Merge(causes=("gpu_fallen_off_bus", *BROKEN), over=("device",), together=True),
     # Hosts of one feed brake together: it is the power, not each host (NVSentinel issue 1666).
     Merge(causes=("gpu_power_brake",), over=("device", "pdu"), together=True),

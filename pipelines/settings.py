@@ -3,6 +3,7 @@
 Secrets are not settings: a password comes from the environment or from a file whose path is set here.
 """
 
+import codecs
 import dataclasses
 import difflib
 import os
@@ -17,7 +18,10 @@ from detectors.catalog import CATALOG
 from detectors.contract import Detector
 from pipelines.mapped_formats import MappingSettings, ModbusSettings
 from pipelines.recovery.settings import RecoverySettings
-from schemas.identity import ALIAS_COLUMNS, alias_table
+from schemas.identity import alias_table
+from schemas.topology import ALIAS_COLUMNS
+
+STORE_FOLDER_VARIABLE = "HOTSPARE_STORE_FOLDER"
 
 
 class SettingsError(ValueError):
@@ -143,17 +147,41 @@ class Settings(Section):
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Settings from the file, from hotspare.toml here when there is one, or the defaults. Raises SettingsError."""
+    """Settings from the file, from hotspare.toml here when there is one, or the defaults. Raises SettingsError.
+
+    Without a file's being named, HOTSPARE_STORE_FOLDER puts the stores elsewhere.
+    """
     chosen = path if path is not None else Path("hotspare.toml")
-    if path is None and not chosen.exists():
-        return Settings()
+    settings = Settings() if path is None and not chosen.exists() else settings_from(_values(chosen), str(chosen))
+    folder = os.environ.get(STORE_FOLDER_VARIABLE)
+    return settings if path is not None or not folder else stored_in(settings, Path(folder))
+
+
+def stored_in(settings: Settings, folder: Path) -> Settings:
+    """The settings with all that is kept in this folder."""
+    places = {
+        "telemetry": folder / "telemetry.duckdb",
+        "operations": str(folder / "operations.sqlite"),
+        "actions": folder / "actions.jsonl",
+    }
+    return settings.model_copy(update={"store": settings.store.model_copy(update=places)})
+
+
+def _values(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(chosen.read_text())
+        data = path.read_bytes()
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise SettingsError(f"{path}: UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8")
+        return tomllib.loads(data.decode("utf-8-sig"))
     except FileNotFoundError:
-        raise SettingsError(f"{chosen}: no such file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"{chosen}: {error}") from None
-    return settings_from(values, str(chosen))
+        raise SettingsError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{path}: line {line} is not UTF-8; save it as UTF-8") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def settings_from(values: dict[str, Any], where: str) -> Settings:

@@ -7,8 +7,9 @@ from datetime import datetime
 import duckdb
 import polars as pl
 
-from schemas.identity import ALIAS_COLUMNS, UNRESOLVED_COLUMNS
+from schemas.identity import UNRESOLVED_COLUMNS
 from schemas.tables import TABLE_BY_NAME
+from schemas.topology import ALIAS_COLUMNS
 
 SKEW_COLUMNS = pl.Schema({"table": pl.String, "source": pl.String, "behind_seconds": pl.Float64})
 

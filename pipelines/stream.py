@@ -14,8 +14,9 @@ import polars as pl
 import structlog
 
 from detectors.contract import Detector
-from pipelines.engine import Batch, Engine, Step
+from pipelines.engine import Batch, Engine, EngineState, Step
 from pipelines.intake import identified
+from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import Executor
 from pipelines.recovery.recover import recover
@@ -24,9 +25,10 @@ from pipelines.source_notes import SourceNotes, together
 from pipelines.sources.contract import Offsets, Source
 from pipelines.telemetry_store import StoreBusy, TelemetryStore
 from schemas.action import ActionRecord
-from schemas.identity import ALIAS_COLUMNS, Identities, identities_from
+from schemas.identity import Identities, identities_from
 from schemas.incident import Incident
 from schemas.tables import TABLE_BY_NAME
+from schemas.topology import ALIAS_COLUMNS
 
 log = structlog.get_logger()
 
@@ -67,6 +69,20 @@ class Responder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Judged:
+    """Where a stream stands after a step, for whoever looks on. said: aliases learned so far. unwritten_rows: those that
+    wait for a flush. held: who holds the file, None where the last flush went through.
+    """
+
+    state: EngineState
+    incidents: tuple[Incident, ...]
+    identities: Identities
+    said: pl.DataFrame
+    unwritten_rows: int = 0
+    held: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Unwritten:
     """What waits for the next flush. aliases: those of a stream that begins, None once they are written."""
 
@@ -74,11 +90,16 @@ class Unwritten:
     notes: SourceNotes = field(default_factory=SourceNotes)
     aliases: pl.DataFrame | None = None
 
+    @property
+    def rows(self) -> int:
+        return sum(frame.height for step in self.steps for frame in step.accepted.values())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
     """One source through one engine. store: None keeps nothing (a replay). aliases, domains: other names of what the
-    topology names, as of schemas.identity.
+    topology names, as of schemas.identity. flush_seconds: steps gather for so long before they are written. seen: told
+    where the stream stands when it begins, and after every step.
     """
 
     source: Source
@@ -88,6 +109,8 @@ class Stream:
     buffered_rows_maximum: int = 5_000_000
     aliases: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ALIAS_COLUMNS))
     domains: tuple[str, ...] = ()
+    flush_seconds: float = 0.0
+    seen: Callable[[Judged], None] = lambda _: None
 
     def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
         """Read the source to its end. Raises SourceError, StoreBusy (the buffer is full), StoreUnavailable."""
@@ -108,7 +131,10 @@ class Stream:
         said = identities.aliases
         told = Unwritten(aliases=None if begun else frozen)
         written = offsets
-        started = time.monotonic()
+        if state is not None:
+            self.seen(Judged(state=state, incidents=state.correlation.incidents, identities=identities, said=said))
+        held: str | None = None
+        started = flushed = time.monotonic()
         for arrival in self.source.arrivals(offsets):
             if state is None or state.sources.is_empty():  # nothing but refused messages has come so far
                 state = engine.start(_earliest(arrival.batch))
@@ -116,11 +142,24 @@ class Stream:
             said = pl.concat([said, notes.learned])
             step = engine.step(state, batch)
             state = step.state
+            if "job_event" in step.accepted:
+                Jobs(self.responder.operations).remember(step.accepted["job_event"])
+            # one that was folded into another is not among those that correlation keeps, and ends here
+            self.responder.operations.upsert_incidents(step.incidents, at=state.now)
             actions = self._respond(engine, state.correlation.incidents, state.now)
             told = replace(told, steps=(*told.steps, step), notes=together([told.notes, notes]))
             offsets = {**offsets, **arrival.offsets}
-            if self._flush(told, offsets, written):
-                written, told = offsets, Unwritten()
+            if time.monotonic() - flushed >= self.flush_seconds or told.rows > self.buffered_rows_maximum:
+                held = self._flush(told, offsets, written)
+                flushed = time.monotonic()
+                if held is None:
+                    written, told = offsets, Unwritten()
+            self.seen(
+                Judged(
+                    state=state, incidents=step.incidents, identities=identities, said=said, unwritten_rows=told.rows,
+                    held=held,
+                )
+            )  # fmt: skip
             tally = _added(tally, step, arrival.ignored, actions, time.monotonic() - started)
             progress(tally)
         if told.steps and self.store is not None:
@@ -139,13 +178,13 @@ class Stream:
             incidents, engine.topology, responder.operations, responder.settings_at(now), responder.executors, now
         )
 
-    def _flush(self, told: Unwritten, offsets: Offsets, written: Offsets) -> bool:
-        """Write what has gathered. False: the file is held, so the steps wait for the next time. Nobody waits here, for
-        the next incident may be in what comes next; only a full buffer waits, and then gives up.
+    def _flush(self, told: Unwritten, offsets: Offsets, written: Offsets) -> str | None:
+        """Write what has gathered; or who holds the file, so that the steps wait for the next time. Nobody waits here,
+        for the next incident may be in what comes next; only a full buffer waits, and then gives up.
         """
         if self.store is None:
-            return True
-        rows = sum(frame.height for step in told.steps for frame in step.accepted.values())
+            return None
+        rows = told.rows
         store = self.store if rows > self.buffered_rows_maximum else replace(self.store, busy_seconds=0.0)
         try:
             stream = self.source.stream
@@ -155,8 +194,8 @@ class Stream:
                 raise
             if len(told.steps) == 1:
                 log.warning("store_busy", reason=str(busy), what="rows wait in memory until the file is free")
-            return False
-        return True
+            return str(busy)
+        return None
 
 
 def _earliest(batch: Batch) -> datetime:

@@ -48,6 +48,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("rank_stuck", "gpu", False, "its rank never enters the collective; the process lives on"),
     Quantity("saves_fail", "gpu", False, "its shard of the checkpoint cannot be written"),
     Quantity("node_on", "node", True, "the host runs"),
+    Quantity("supply_broken", "node", 0, "which of its two supplies gives nothing; 0 for none"),
     Quantity("feed_on", "pdu", True, "the PDU feeds its nodes"),
     Quantity("meter_on", "pdu", True, "the PDU's meter sends"),
     Quantity("pump_target", "pump", 1.0, "speed the pump is driven at, share of nominal"),

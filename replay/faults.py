@@ -12,6 +12,7 @@ from replay.faults_fabric import DirtyConnector, FiberBend, LinkFlap, OpticDecay
 from replay.faults_facility import CoolantLeak, PduCascade, PumpFailure
 from replay.faults_gpu import GpuFallenOffBus, MemoryDecay, NodeLost, Straggler, TelemetryStall, ThermalThrottle
 from replay.faults_gpu_links import ClockLoss, NvlinkErrors, PcieDowntrain, PowerBrake, UncorrectableEcc
+from replay.faults_hardware import SupplyFailed
 from replay.faults_job import CheckpointsFail, JobHang, RepeatedXid
 from replay.faults_plant import CoolantSpoiled, ExchangerFouled, FilterClogged, PowerSag
 from replay.layout import Layout
@@ -26,6 +27,7 @@ FAULTS: tuple[type[Fault], ...] = (
     CoolantSpoiled,
     PowerSag,
     NodeLost,
+    SupplyFailed,
     GpuFallenOffBus,
     RepeatedXid,
     MemoryDecay,

@@ -106,7 +106,7 @@ def read_recording(folder: Path, *, window_seconds: int = 60) -> Recording:
     """
     if not folder.is_dir():
         raise RecordingError(f"recording {folder}: there is no such folder")
-    frames = {table.name: _keyed(folder, table) for table in TABLES if (folder / f"{table.name}.parquet").is_file()}
+    frames = {table.name: _keyed(folder, table) for table in TABLES if _there(folder, f"{table.name}.parquet")}
     if not frames:
         raise RecordingError(f"recording {folder}: holds no table, such as gpu.parquet or power.parquet")
     meta = _meta(folder, frames)
@@ -123,7 +123,7 @@ def read_recording(folder: Path, *, window_seconds: int = 60) -> Recording:
 def read_labels(folder: Path) -> pl.DataFrame:
     """The truth of a recording, for scoring alone; no rows when it is not known. Raises RecordingError."""
     path = folder / "labels.parquet"
-    if not path.is_file():
+    if not _there(folder, path.name):
         return pl.DataFrame(schema=LABEL_COLUMNS)
     frame = _scan(path).collect()
     try:
@@ -207,9 +207,11 @@ def _windows(meta: RecordingMeta, frames: Mapping[str, pl.LazyFrame], window_sec
 def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
     path = folder / "recording.toml"
     tree: dict[str, Any] = {}
-    if path.is_file():
+    if _there(folder, path.name):
         try:
             tree = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise RecordingError(f"recording {folder}: recording.toml: {error.strerror or error}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RecordingError(f"recording {folder}: recording.toml is not TOML: {error}") from error
     bounds = [_bounds(folder, name, frame) for name, frame in frames.items()]
@@ -290,12 +292,27 @@ def _given(folder: Path, tree: Mapping[str, Any], key: str) -> datetime | None:
 
 def _csv(folder: Path, name: str, columns: pl.Schema) -> pl.DataFrame:
     path = folder / name
-    if not path.is_file():
+    if not _there(folder, name):
         return pl.DataFrame(schema=columns)
     try:
         return pl.read_csv(path, infer_schema=False)
+    except OSError as error:
+        raise RecordingError(f"recording {folder}: {name}: {error.strerror or _line(error)}") from error
     except pl.exceptions.PolarsError as error:
         raise RecordingError(f"recording {folder}: {name}: {_line(error)}") from error
+
+
+def _there(folder: Path, name: str) -> bool:
+    """Whether the recording has this file. What has its name and is no file, or leads nowhere, is not left out."""
+    path = folder / name
+    try:
+        found = path.is_file()
+        if found or not (path.exists() or path.is_symlink()):
+            return found
+    except OSError as error:
+        raise RecordingError(f"recording {folder}: {name}: {error.strerror or error}") from error
+    what = "a link that leads nowhere" if path.is_symlink() and not path.exists() else "no file"
+    raise RecordingError(f"recording {folder}: {name} is {what}; put the file in its place, or take it away")
 
 
 def _as_toml(meta: RecordingMeta) -> str:

@@ -22,6 +22,7 @@ from replay.faults import faults_of
 from replay.faults_fabric import FiberBend
 from replay.fiber_tables import FiberTables
 from replay.gpu_tables import GpuTables, pci_address
+from replay.hardware_tables import HardwareTables
 from replay.job_tables import JobTables
 from replay.layout import Layout, layout_of
 from replay.rows import microseconds
@@ -103,6 +104,7 @@ def _rendered(scenario: Scenario, layout: Layout, faults: tuple[Fault, ...]) -> 
     began, seed, every = microseconds(scenario.starts_at), scenario.seed, scenario.intervals
     gpus = GpuTables(seed, layout, began, every["gpu"], every["cold_plate"])
     plant = FacilityTables(seed, layout, began, dict(every))
+    boxes = HardwareTables(seed, layout, began, every["hardware_sensor"])
     job = JobTables(layout, began, every["heartbeat"], scenario.job)
     fabric = FabricTables(seed, layout, began, every["fabric_port"], every["optic"])
     bent = tuple(fault.entity for fault in faults if isinstance(fault, FiberBend))
@@ -124,6 +126,7 @@ def _rendered(scenario: Scenario, layout: Layout, faults: tuple[Fault, ...]) -> 
             "coolant_pump": partial(plant.coolant_pump, number, block),
             "cold_plate": partial(gpus.cold_plate, number, block, conditions),
             "power": partial(plant.power, number, block, conditions),
+            "hardware_sensor": partial(boxes.hardware_sensor, number, block, conditions),
         }
         yield {name: exporters.sent(name, rendered[name](), conditions) for name in scenario.tables if name in rendered}
 

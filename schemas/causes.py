@@ -44,6 +44,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="heat_exchanger_fouled", kind="cdu", order=COOLANT, severity="ticket"),
     Cause(name="switch_lost", kind="switch", order=SWITCH),
     Cause(name="node_lost", kind="node", order=NODE, takes_gpus=True, waits=True),
+    Cause(name="hardware_degraded", kind="node", order=NODE, severity="ticket"),
     Cause(name="gpu_fallen_off_bus", kind="gpu", order=GPU, takes_gpus=True),
     Cause(name="gpu_fatal_error", kind="gpu", order=GPU, takes_gpus=True),
     Cause(name="gpu_memory", kind="gpu", order=GPU, takes_gpus=True),

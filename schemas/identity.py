@@ -15,14 +15,14 @@ from functools import cached_property
 import polars as pl
 
 from schemas.formats.gpu_readings import pci_address
-from schemas.topology import Topology
+from schemas.topology import ALIAS_COLUMNS, Topology
 
-ALIAS_COLUMNS = pl.Schema({"kind": pl.String, "alias": pl.String, "entity": pl.String})
-"""kind host: name -> node. device: name -> device. guid -> device. uuid -> node/slot. pci: "node address" ->
-node/slot, where the node may be a pattern (`n0* 0000:9b:00`) and only the slot of the entity counts.
+KINDS = ("host", "device", "guid", "uuid", "pci", "cdu", "pdu")
+"""Of ALIAS_COLUMNS. host: name -> node. device: name -> device. guid -> device. uuid -> node/slot. pci:
+"node address" -> node/slot, where the node may be a pattern (`n0* 0000:9b:00`) and only the slot of the entity counts.
+cdu, pdu: id, or "controller/id", -> CDU or PDU of the topology.
 """
 UNRESOLVED_COLUMNS = pl.Schema({"table": pl.String, "kind": pl.String, "alias": pl.String, "rows": pl.Int64})
-KINDS = ("host", "device", "guid", "uuid", "pci")
 
 _GUID = re.compile(r"(?:[HSR]-)?(0x)?([0-9a-f]{1,16})", re.IGNORECASE)
 _GUID_DIGITS_BARE = 12  # without 0x, fewer digits may be a word
@@ -48,7 +48,7 @@ def canonical_alias(kind: str, alias: str) -> str:
         address = pci_address(address) or ""
         found = f"{node.strip() or '*'} {address}" if address else None
     else:
-        found = plain.rstrip(".").lower() if kind in {"host", "device", "uuid"} else None
+        found = plain.rstrip(".").lower() if kind in KINDS else None
     if not found:
         raise ValueError(f"{alias!r} is no {kind}" if kind in KINDS else f"{kind!r} is no kind: {', '.join(KINDS)}")
     return found
@@ -62,14 +62,15 @@ def alias_table(rows: list[tuple[str, str, str]]) -> pl.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class Identities:
-    """aliases: of two for one alias the later row holds. nodes, devices: names that are canonical already. domains:
-    endings of host names that mean nothing.
+    """aliases: of two for one alias the later row holds. nodes, devices, facility: names that are canonical already,
+    the last by kind (cdu, pdu). domains: endings of host names that mean nothing.
     """
 
     aliases: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ALIAS_COLUMNS))
     nodes: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     domains: tuple[str, ...] = ()
+    facility: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def by_kind(self) -> Mapping[str, Mapping[str, str]]:
@@ -106,7 +107,7 @@ class Identities:
         return short or name, False
 
     def device(self, name: str) -> tuple[str, bool]:
-        """The switch or HCA of this name, and whether it is known."""
+        """The switch, HCA or server of this name, and whether it is known."""
         if name in self.devices:
             return name, True
         plain = name.strip()
@@ -115,9 +116,22 @@ class Identities:
         if found:
             return found, True
         host, slash, rest = plain.partition("/")
+        if not slash and self.node(plain)[1]:
+            return self.node(plain)  # sensors of a server are told by its name
         resolved = f"{self.node(host)[0]}/{rest}" if slash else self._without_domain(plain)
         known = self.by_kind["device"].get(resolved.lower(), resolved)
         return (known, True) if known in self.devices else (guid or known or name, False)
+
+    def facility_of(self, kind: str, name: str) -> tuple[str, bool]:
+        """The CDU or PDU of this name, and whether it is known. An id that the topology knows needs no controller."""
+        known = self.facility.get(kind, frozenset())
+        plain = name.strip()
+        own = plain.rpartition("/")[2]
+        for word in (plain, own):
+            found = word if word in known else self.by_kind[kind].get(word.lower())
+            if found:
+                return found, True
+        return plain or name, False
 
     def slot(self, node: str, address: str) -> int | None:
         """The slot of the GPU at a canonical PCI address."""
@@ -146,9 +160,13 @@ class Resolved:
 
 
 def identities_from(topology: Topology, aliases: pl.DataFrame, domains: tuple[str, ...] = ()) -> Identities:
+    facility = {
+        kind: frozenset(name for one, name in topology.nodes_by_domain if one == kind) for kind in ("cdu", "pdu")
+    }
     return Identities(
-        aliases, frozenset(topology.nodes["node"].to_list()), frozenset(topology.links_by_device), domains
-    )
+        pl.concat([topology.aliases, aliases]), frozenset(topology.nodes["node"].to_list()),
+        frozenset(topology.links_by_device), domains, facility,
+    )  # fmt: skip
 
 
 def resolve(tables: Mapping[str, pl.DataFrame], identities: Identities, said: pl.DataFrame | None = None) -> Resolved:
@@ -163,6 +181,11 @@ def resolve(tables: Mapping[str, pl.DataFrame], identities: Identities, said: pl
         if not rows.is_empty() and "device" in rows.columns:
             rows, unknown = _renamed(rows, "device", {one: identities.device(one) for one in _names(rows["device"])})
             unresolved.append(_counted(name, "device", rows["device"], unknown if identities.devices else ()))
+        for kind in ("cdu", "pdu"):
+            if not rows.is_empty() and kind in rows.columns:
+                names = {one: identities.facility_of(kind, one) for one in _names(rows[kind])}
+                rows, unknown = _renamed(rows, kind, names)
+                unresolved.append(_counted(name, kind, rows[kind], unknown if identities.facility.get(kind) else ()))
         if not rows.is_empty() and "node" in rows.columns:
             rows, unknown = _renamed(rows, "node", {one: identities.node(one) for one in _names(rows["node"])})
             if "uuid" in rows.columns and unknown:

@@ -10,6 +10,7 @@ from schemas.coolant import ColdPlate, CoolantLoop, CoolantPump
 from schemas.fabric import FabricPort, Optic
 from schemas.fiber import OtdrEvent, OtdrTrace
 from schemas.gpu import Gpu, GpuEvent
+from schemas.hardware import HardwareSensor
 from schemas.intake import Late, Quarantine
 from schemas.job import Heartbeat, JobEvent, Maintenance
 from schemas.power import Power
@@ -90,6 +91,13 @@ TABLES: tuple[Table, ...] = (
     Table(name="coolant_pump", schema=CoolantPump, key=("cdu", "pump"), source="cdu", interval_seconds=1),
     Table(name="cold_plate", schema=ColdPlate, key=("node", "gpu"), source="node", interval_seconds=1),
     Table(name="power", schema=Power, key=("pdu",), source="pdu", interval_seconds=1, lane="events"),
+    Table(
+        name="hardware_sensor",
+        schema=HardwareSensor,
+        key=("device", "sensor"),
+        source="device",
+        interval_seconds=60,
+    ),
 )
 
 # What the door put aside. Nobody sends these; detectors may read them, for what they tell of a source.

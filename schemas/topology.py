@@ -25,6 +25,7 @@ LINK_COLUMNS = pl.Schema(
         "gbps": pl.Float64,
     }
 )  # fmt: skip
+ALIAS_COLUMNS = pl.Schema({"kind": pl.String, "alias": pl.String, "entity": pl.String})
 TIERS = ("node-leaf", "leaf-spine", "spine-core")
 
 
@@ -35,6 +36,7 @@ class Topology:
     pdu_b is the second feed of a node with two; role is compute or spare. colour, lanes and star_group (the sea-star
     of cables that leave one switch together) describe the cable itself; gbps is its data rate one way.
     ports_by_switch: how many ports a switch has, where that is known. parameters: those it was built from, if it was.
+    aliases: what other sources call its devices (schemas.identity), such as the GUIDs that a fabric was discovered by.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Topology:
     gpus_per_node: int = 8
     ports_by_switch: Mapping[str, int] = field(default_factory=dict)
     parameters: FabricParameters | None = None
+    aliases: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ALIAS_COLUMNS))
 
     @cached_property
     def node_rows(self) -> Mapping[str, dict[str, str | None]]:

@@ -27,6 +27,7 @@ AREAS: Mapping[str, str] = {
     "otdr_event": "What an OTDR found along a fibre: connectors, splices, bends, the end.",
     "coolant_loop": "Temperatures, flow, pressures, level and leak state of each coolant loop.",
     "coolant_pump": "Speed and power of each coolant pump.",
+    "hardware_sensor": "Temperatures, fans and supplies of the boxes, as their management controllers say.",
     "cold_plate": "Coolant temperatures, flow and valve of each GPU's cold plate.",
     "power": "Volts, amps, watts and breaker of each power domain.",
 }

@@ -9,7 +9,7 @@ from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, SettingsFile,
 from pipelines.cli.session import settings_at
 from pipelines.settings import Settings, TopologySettings
 from pipelines.sources.choose import topology_of
-from schemas.formats.topology_csv import encode_links, encode_nodes
+from schemas.formats.topology_csv import encode_aliases, encode_links, encode_nodes
 from schemas.topology import Topology
 from schemas.topology_parameters import FabricParameters
 from schemas.topology_paths import bisection_gbps, oversubscription_by_tier
@@ -77,14 +77,16 @@ def check(which: Which = None, settings: SettingsFile = None, as_json: AsJson = 
 
 @topology.command("export")
 def export(
-    folder: Annotated[Path, typer.Argument(help="Folder that nodes.csv and links.csv are written to.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write to.")],
     which: Which = None, settings: SettingsFile = None, as_json: AsJson = False,
 ) -> int:  # fmt: skip
-    """Write nodes.csv and links.csv."""
+    """Write nodes.csv and links.csv, and aliases.csv where other names are known (GUIDs of ibnetdiscover)."""
     found = _chosen(which, settings_at(settings))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "nodes.csv").write_text(encode_nodes(found.nodes))
     (folder / "links.csv").write_text(encode_links(found.links))
+    if not found.aliases.is_empty():
+        (folder / "aliases.csv").write_text(encode_aliases(found.aliases))
     if as_json:
         print_json({"folder": str(folder), "nodes": found.nodes.height, "links": found.links.height})
     else:

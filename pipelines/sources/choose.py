@@ -1,9 +1,10 @@
 """From what a person typed to a source: a scenario, a recording, a window of the store, a range of Kafka, a file."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 
 from pipelines.mapped_formats import TOPIC_MARK, mapped_format
@@ -40,9 +41,10 @@ def source_for(  # noqa: PLR0913  what a person may say about a source
     seed: int | None = None,
     speed: float | None = None,
     mapping: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Source:
     """The source that `spec` names; speed only sets how finely it is cut. mapping: the section of the settings that
-    says what a file's columns are.
+    says what a file's columns are. say: told what a person should know of how a file was read.
 
     Raises SourceError, ScenarioError or RecordingError, with one line.
     """
@@ -58,10 +60,12 @@ def source_for(  # noqa: PLR0913  what a person may say about a source
     if spec in scenario_names() or path.suffix == ".toml":
         return scenario_source(load_scenario(spec), seed=seed, speed=speed)
     if not path.exists():
-        raise SourceError(f"{spec}: no such scenario, recording or file; scenarios: {', '.join(scenario_names())}")
+        close = get_close_matches(spec, scenario_names(), n=1)
+        hint = f"did you mean {close[0]}?" if close else f"scenarios: {', '.join(scenario_names())}"
+        raise SourceError(f"{spec}: no such scenario, recording or file; {hint}")
     return FileSource(
         path=path, topology=topology_of(settings), surroundings=surroundings_of(path, node=node),
-        bytes_maximum=settings.limits.file_bytes_maximum,
+        bytes_maximum=settings.limits.file_bytes_maximum, node=node, say=say,
         form=None if mapping is None else _mapped(mapping, settings),
     )  # fmt: skip
 
@@ -120,7 +124,9 @@ def topology_of(settings: Settings) -> Topology:
     try:
         if chosen.folder is not None:
             nodes, links = ((chosen.folder / name).read_bytes() for name in ("nodes.csv", "links.csv"))
-            return decode_topology(chosen.folder.name, nodes, links)
+            aliases = chosen.folder / "aliases.csv"
+            known = aliases.read_bytes() if aliases.exists() else b""
+            return decode_topology(chosen.folder.name, nodes, links, known)
         if chosen.ibnetdiscover is not None:
             return decode_ibnetdiscover(chosen.ibnetdiscover.read_bytes()).topology
         return build(chosen.preset, **chosen.parameters)

@@ -34,7 +34,7 @@ CLUSTER = TopologyChoice(
 # Slower than the real thing where seconds do not matter: a UI that is left open for days should not fill the disk.
 INTERVALS = {
     "gpu": 5, "cold_plate": 5, "heartbeat": 2, "fabric_port": 20, "optic": 60, "coolant_loop": 1, "coolant_pump": 1,
-    "power": 1,
+    "power": 1, "hardware_sensor": 60,
 }  # fmt: skip
 
 

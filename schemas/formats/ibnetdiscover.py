@@ -14,7 +14,7 @@ import polars as pl
 
 from schemas.formats.decoded import Reject, Surroundings, Unreadable, rejects_frame
 from schemas.formats.ibnetdiscover_names import Device, is_aggregation_node, names_of
-from schemas.topology import LINK_COLUMNS, Topology, node_of, topology_from_frames
+from schemas.topology import ALIAS_COLUMNS, LINK_COLUMNS, Topology, node_of, topology_from_frames
 from schemas.topology_tiers import tiered
 
 LINE_BYTES_MAXIMUM = 1024
@@ -45,7 +45,9 @@ _LINK = {name: LINK_COLUMNS[name] for name in ("a", "a_port", "b", "b_port", "gb
 
 @dataclass(frozen=True)
 class DiscoveredFabric:
-    """topology: nodes and links. rejects: quarantine rows, offset = line. down: ports without a peer (device, port)."""
+    """topology: nodes, links and GUIDs (of a port list the first port's). rejects: quarantine rows, offset = line.
+    down: ports without a peer (device, port).
+    """
 
     topology: Topology
     rejects: pl.DataFrame
@@ -157,10 +159,12 @@ def _fabric(reading: _Reading, name: str, gpus_per_node: int) -> DiscoveredFabri
     cable = pl.format("{}:{}--{}:{}", "a", "a_port", "b", "b_port").alias("cable")
     cabled = tiered(links).with_columns(cable).sort("cable")
     topology = topology_from_frames(name, nodes, cabled, gpus_per_node=gpus_per_node)
+    guids = [("guid", f"0x{int(device.guid, 16):016x}", names[key]) for key, device in devices.items() if key in names]
+    aliases = pl.DataFrame(guids, schema=ALIAS_COLUMNS, orient="row")
     ports = {names[key]: device.ports for key, device in devices.items() if device.kind != "H" and device.ports}
     down = [(names[key], port) for key, port in reading.down if key in names]
     return DiscoveredFabric(
-        replace(topology, ports_by_switch=ports),
+        replace(topology, ports_by_switch=ports, aliases=aliases),
         rejects_frame(reading.rejects),
         pl.DataFrame(down, schema={"device": pl.String, "port": pl.Int64}, orient="row"),
     )

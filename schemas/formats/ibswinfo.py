@@ -1,22 +1,25 @@
-"""ibswinfo's text: recognised, and told. Temperature, fans and power supplies of an unmanaged switch fit no table, so
-no row is made; what it says goes to quarantine in one line, and each fault it reports in one of its own, so that doctor
-shows it.
-"""
+"""ibswinfo's text to hardware_sensor: temperature, fans and power supplies of an unmanaged switch."""
 
 import re
+
+import polars as pl
 
 from schemas.formats import payload
 from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, rejects_frame
 from schemas.formats.fabric_identity import guid
 from schemas.formats.fabric_readings import number_of
+from schemas.tables import TABLE_BY_NAME
 
 NAME = "ibswinfo"
 VERSIONS = "ibswinfo"
-LEAVES = "all of it: temperature, fans and power supplies of a switch fit no table"
+LEAVES = "part and serial numbers, firmware, uptime, highest temperature so far"
 
+TABLE = TABLE_BY_NAME["hardware_sensor"]
 PAIR = re.compile(r"^(\S.{0,40}?|\s{2,8}\S.{0,40}?)\s*\| ?(.{0,120})$")
 STATUS = re.compile(r"(status|DC power)$")
-MEASURED = re.compile(r"\((C|rpm|W)\)$")
+MEASURED = re.compile(r"(.+?) \((C|rpm|W)\)$")
+COLUMNS = {"C": "temperature_celsius", "rpm": "fan_rpm", "W": "watts"}
+KEPT_ELSEWHERE = "max temp"  # the highest since the start is no reading of now
 
 
 def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format answers to the same question
@@ -25,25 +28,39 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """No rows. Raises Unreadable when no line is a name and a value."""
+    """hardware_sensor at received_at, a row each for the temperature, every fan, the fans together and every supply.
+
+    device: the GUID, else the host the text comes from. health: of what says OK ok, of what says anything else
+    critical. Rejects: measured values that are no numbers. Raises Unreadable when no line is a name and a value.
+    """
     lines = payload.text(data, surroundings, NAME).split("\n")
     pairs = [(at, found) for at, line in enumerate(lines, 1) if (found := PAIR.match(line.rstrip()))]
     if not pairs:
         raise Unreadable(f"{NAME}: no line is a name and a value")
     values = {found[1].strip(): found[2].strip() for _, found in pairs}
     device = guid(values.get("GUID", "")) or surroundings.node
-    measured = [f"{name} {value}" for name, value in values.items() if MEASURED.search(name) and number_of(value)]
-    told = f"{device}: {len(pairs)} value(s) fit no table and are not kept: {', '.join(measured[:4])}"
-    rejects = [Reject(rule="ibswinfo|no_table", reason=told, raw=data)]
-    part = ""
+    if device is None:
+        raise Unreadable(f"{NAME}: no line `GUID` says which switch this is")
+    sensors: dict[str, dict[str, float | str]] = {}
+    rejects: list[Reject] = []
+    supply = ""
     for at, found in pairs:
         name, value = found[1].strip(), found[2].strip()
-        part = name.split(" ")[0] if name.startswith("PSU") else part if found[1].startswith(" ") else ""
-        whole = f"{part} {name}".strip() if not name.startswith("PSU") else name
-        if STATUS.search(name) and value != "OK":
-            reason = f"line {at}: {device}: {whole} is {value or 'not told'}"
-            rejects.append(Reject(rule="ibswinfo|fault", reason=reason, place=at, raw=lines[at - 1].encode()))
-        elif MEASURED.search(name) and number_of(value) is None:
-            reason = f"line {at}: {device}: {whole} is no number: {value!r}"
-            rejects.append(Reject(rule="ibswinfo|value", reason=reason, place=at, raw=lines[at - 1].encode()))
-    return Decoded(rejects=rejects_frame(rejects))
+        supply = name.split(" ")[0] if name.startswith("PSU") else supply if found[1].startswith(" ") else ""
+        measured = MEASURED.match(name)
+        if measured and measured[1] != KEPT_ELSEWHERE:
+            number = number_of(value)
+            if number is None:
+                reason = f"line {at}: {device}: {supply} {name}".replace("  ", " ") + f" is no number: {value!r}"
+                rejects.append(Reject(rule="ibswinfo|value", reason=reason, place=at, raw=lines[at - 1].encode()))
+                continue
+            sensors.setdefault(supply or measured[1], {})[COLUMNS[measured[2]]] = number
+        elif STATUS.search(name):
+            sensor = sensors.setdefault(supply or name.removesuffix(" status"), {})
+            sensor["health"] = "ok" if value == "OK" and sensor.get("health") != "critical" else "critical"
+    rows = [{"device": device, "sensor": sensor, **readings} for sensor, readings in sensors.items()]
+    frame = pl.DataFrame(
+        rows, schema={name: TABLE.columns[name] for name in ("device", "sensor", *COLUMNS.values(), "health")}
+    )
+    frame = frame.select(pl.lit(surroundings.received_at).cast(TABLE.columns["time"]).alias("time"), pl.all())
+    return Decoded(tables={TABLE.name: frame}, rejects=rejects_frame(rejects))

@@ -1,31 +1,36 @@
-"""Redfish resources to coolant_loop, coolant_pump and power: one resource, a list, or a collection with its members.
+"""Redfish resources to coolant_loop, coolant_pump, power and hardware_sensor: one resource, a list, or a collection
+with its members.
 
 Which CDU or PDU a resource belongs to is said by its @odata.id (`/redfish/v1/ThermalEquipment/CDUs/{id}/...`,
 `/redfish/v1/PowerEquipment/RackPDUs/{id}/...`). Properties carry their unit in the name and are SI, except where a
 vendor writes gallons, psi or Fahrenheit, or says so in ReadingUnits. A Reading may be null: not reported.
 
-Sensors of servers (Thermal, Power, ThermalMetrics, PowerSupplyMetrics of a Chassis) are recognised and left: there is
-no table of a server's own fans and supplies. Nothing is derived here: the standard's own examples are not consistent.
+A CDU or PDU id is unique within its controller only, so where the host of the service is known it stands before the id
+(`bmc7/1`); an alias or a topology that knows the bare id says what it is (schemas.identity). Sensors of a server belong
+to that host, or to the chassis of their path. Nothing is derived: the standard's own examples are not consistent.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.formats import payload
+from schemas.formats import payload, redfish_chassis
 from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, rejects_frame
 from schemas.formats.json_values import document
-from schemas.formats.redfish_resources import LEFT, NOT_THERE, READERS, RedfishRows
+from schemas.formats.redfish_resources import LEFT, NOT_THERE, RedfishRows
+from schemas.formats.redfish_resources import READERS as PLANT_READERS
 
 NAME = "Redfish JSON"
 VERSIONS = (
-    "DSP2046 2024: CoolantConnector, Pump, Reservoir, LeakDetector, LeakDetection, PowerDistributionMetrics, Circuit"
+    "DSP2046: CoolantConnector, Pump, Reservoir, LeakDetector, LeakDetection, PowerDistributionMetrics, Circuit; "
+    "Thermal, Power, ThermalMetrics, PowerSupply, PowerSupplyMetrics of servers"
 )
-LEAVES = "Thermal, ThermalMetrics, Power, PowerSupply(Metrics) of servers, Filter, Outlet, Sensor, branch circuits"
+LEAVES = "Filter, Outlet, Sensor, branch circuits, redundancy groups, thresholds, power limits"
 LOOKS = re.compile(r'"@odata\.(?:id|type|context)"\s*:|"RedfishInteroperabilityProfile')
 PROFILE = "RedfishInteroperabilityProfile"
 KIND = re.compile(r"#(?:\w+\.)*(\w+)")
 RESOURCES_MAXIMUM = 100_000
+READERS = {**PLANT_READERS, **redfish_chassis.READERS}
 
 
 def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format answers to the same question
@@ -33,8 +38,8 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """coolant_loop, one row per CDU and time; coolant_pump, one per pump; power, one per PDU. Time is the newest
-    ReadingTime of a resource, or received_at.
+    """coolant_loop, one row per CDU and time; coolant_pump, one per pump; power, one per PDU; hardware_sensor, one per
+    sensor, fan and supply of a server. Time is the newest ReadingTime of a resource, or received_at.
 
     Rejects: readings that are no numbers or of an unknown unit, and resources that no table holds or that say they are
     not there (State Absent, Disabled, UnavailableOffline), counted by kind. Raises Unreadable for invalid JSON, with
@@ -64,7 +69,7 @@ def decode(data: bytes, surroundings: Surroundings) -> Decoded:
     tables = rows.tables()
     if not tables and not rejects:
         kinds = ", ".join(sorted({kind for kind, _ in _resources(tree)})[:5])
-        rejects = [Reject(rule="resource|left", reason=f"no reading of a CDU or PDU in {seen} resource(s): {kinds}")]
+        rejects = [Reject(rule="resource|left", reason=f"no reading in {seen} resource(s): {kinds}")]
     return Decoded(tables=tables, rejects=rejects_frame(rejects))
 
 

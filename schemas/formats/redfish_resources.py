@@ -13,11 +13,6 @@ from schemas.tables import TABLE_BY_NAME
 
 NOT_THERE = frozenset({"Absent", "Disabled", "UnavailableOffline", "StandbyOffline"})
 LEFT: Mapping[str, str] = {
-    "Thermal": "Thermal: sensors and fans of a server, for which there is no table",
-    "ThermalMetrics": "ThermalMetrics: sensors of a server, for which there is no table",
-    "Power": "Power: supplies of a server, for which there is no table",
-    "PowerSupplyMetrics": "PowerSupplyMetrics: one supply of a server, for which there is no table",
-    "PowerSupply": "PowerSupply: one supply of a server, for which there is no table",
     "Filter": "Filter: its service hours and health, for which there is no column",
     "Outlet": "Outlet: one outlet of a PDU, whose power is in the PDU's",
     "Sensor": "Sensor: a single sensor, whose place in a loop or PDU its resource does not say",
@@ -75,8 +70,8 @@ class RedfishRows:
         return self._within(table, column, found.of(number), place)
 
     def entity(self, pattern: re.Pattern[str], resource: dict[str, Any], place: int) -> str | None:
-        """The id in the resource's path; the host of the service where it has no path; None, and refused, when the
-        path is of something else, such as a leak detector in a server.
+        """The id in the resource's path, behind the host of the service where it is known; that host where there is no
+        path; None, and refused, when the path is of something else, such as a leak detector in a server.
         """
         path = resource.get("@odata.id")
         if not isinstance(path, str):
@@ -85,7 +80,9 @@ class RedfishRows:
         if match is None:
             reason = f"{str(resource.get('@odata.type'))[:80]} of no CDU or PDU: {path[:200]}"
             self.refused.append(Reject(rule="resource|left", reason=reason, place=place))
-        return match.group(1)[:200] if match else None
+            return None
+        host = self.surroundings.node
+        return f"{host}/{match.group(1)[:100]}" if host else match.group(1)[:200]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Frames with the columns that some row has; rows that say nothing but their key are left out."""

@@ -1,24 +1,32 @@
-"""nodes.csv and links.csv of a recording, or written by hand: the columns of schemas.topology, most of them optional.
+"""nodes.csv, links.csv and aliases.csv of a folder: the columns of schemas.topology, most of them optional.
 
-nodes.csv must have node; links.csv must have cable, a and b. An empty cell is null; unknown columns are left out.
+nodes.csv must have node; links.csv must have cable, a and b; aliases.csv, which may be missing, has all. An empty cell
+is null; unknown columns are left out.
 """
 
 import csv
+from dataclasses import replace
 
 import polars as pl
 
 from schemas.formats.decoded import Unreadable
-from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, TIERS, Topology, topology_from_frames
+from schemas.identity import alias_table
+from schemas.topology import ALIAS_COLUMNS, LINK_COLUMNS, NODE_COLUMNS, TIERS, Topology, topology_from_frames
 
 NAME_CHARACTERS_MAXIMUM = 256
 _AT_MOST = f"at most {NAME_CHARACTERS_MAXIMUM} characters"
-_NEEDED = {"nodes.csv": ("node",), "links.csv": ("cable", "a", "b")}
+_NEEDED = {
+    "nodes.csv": ("node",), "links.csv": ("cable", "a", "b"), "aliases.csv": ("kind", "alias", "entity"),
+}  # fmt: skip
 
 
-def decode_topology(name: str, nodes_csv: bytes | str, links_csv: bytes | str, *, gpus_per_node: int = 8) -> Topology:
-    """Raises Unreadable, as the two below."""
+def decode_topology(
+    name: str, nodes_csv: bytes | str, links_csv: bytes | str, aliases_csv: bytes | str = b"", *, gpus_per_node: int = 8
+) -> Topology:
+    """Raises Unreadable, as the three below."""
     nodes, links = decode_nodes(nodes_csv), decode_links(links_csv)
-    return topology_from_frames(name, nodes, links, gpus_per_node=gpus_per_node)
+    aliases = decode_aliases(aliases_csv) if aliases_csv else pl.DataFrame(schema=ALIAS_COLUMNS)
+    return replace(topology_from_frames(name, nodes, links, gpus_per_node=gpus_per_node), aliases=aliases)
 
 
 def decode_nodes(text: bytes | str) -> pl.DataFrame:
@@ -35,6 +43,19 @@ def decode_links(text: bytes | str) -> pl.DataFrame:
     links = _typed("links.csv", text, LINK_COLUMNS)
     _refuse("links.csv", links, "tier", pl.col("tier").is_in(TIERS).not_(), f"one of {', '.join(TIERS)}")
     return links
+
+
+def decode_aliases(text: bytes | str) -> pl.DataFrame:
+    """ALIAS_COLUMNS, each alias in its one spelling. Raises Unreadable likewise."""
+    rows = _typed("aliases.csv", text, ALIAS_COLUMNS)
+    try:
+        return alias_table(rows.rows())
+    except ValueError as error:
+        raise Unreadable(f"aliases.csv: {error}") from None
+
+
+def encode_aliases(aliases: pl.DataFrame) -> str:
+    return _text(aliases, ALIAS_COLUMNS)
 
 
 def encode_nodes(nodes: pl.DataFrame) -> str:

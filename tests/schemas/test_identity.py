@@ -154,3 +154,30 @@ def test_any_cut_gives_the_same_names(values: list, cuts: list[int]) -> None:
     bounds = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
     parts = [resolve({"gpu_event": frame[a:b]}, IDENTITIES).tables["gpu_event"] for a, b in pairwise(bounds)]
     assert_frame_equal(pl.concat(parts), resolve({"gpu_event": frame}, IDENTITIES).tables["gpu_event"])
+
+
+FACILITY = Identities(
+    alias_table([("cdu", "bmc7/1", "cdu-07"), ("pdu", "Rack PDU 3", "pdu-003")]),
+    facility={"cdu": frozenset({"cdu-07", "cdu-08"}), "pdu": frozenset({"pdu-003"})},
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "entity"),
+    [("cdu", "bmc7/1", "cdu-07"), ("cdu", "bmc8/1", "bmc8/1"), ("cdu", "bmc8/cdu-08", "cdu-08"),
+     ("cdu", "cdu-08", "cdu-08"), ("pdu", "host/rack pdu 3", "pdu-003")],
+)  # fmt: skip
+def test_a_facility_id_is_known_by_the_topology_or_an_alias_with_or_without_its_controller(kind, name, entity) -> None:
+    assert FACILITY.facility_of(kind, name)[0] == entity
+
+
+def test_a_facility_id_that_nobody_knows_is_kept_and_counted() -> None:
+    given = rows("coolant_pump", {"cdu": "bmc8/1", "pump": "1"}, {"cdu": "bmc7/1", "pump": "1"})
+    answer = resolve({"coolant_pump": given}, FACILITY)
+    assert answer.tables["coolant_pump"]["cdu"].to_list() == ["bmc8/1", "cdu-07"]
+    assert answer.unresolved.rows() == [("coolant_pump", "cdu", "bmc8/1", 1)]
+
+
+def test_sensors_of_a_server_go_by_the_name_of_its_node() -> None:
+    names = [{"device": name, "sensor": "fan 1"} for name in ("N00012.local", "0x2c903006e29b0", "leaf-017")]
+    assert resolved("hardware_sensor", *names, column="device") == ["n00012", "n00012/hca3", "leaf-017"]

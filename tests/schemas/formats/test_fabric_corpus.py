@@ -200,16 +200,21 @@ def test_a_syslog_without_lost_carriers_has_no_rows() -> None:
     assert read("ib_flap_0flap_syslog.log").tables == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "rule", "words"),
-    [
-        ("ibswinfo_ok.txt", "ibswinfo|fault", "fan status is ERROR"),
-        ("ibswinfo_error.txt", "ibswinfo|value", "PSU0 power (W) is no number: 'foo'"),
-    ],
-)
-def test_ibswinfo_is_told_but_fits_no_table(name: str, rule: str, words: str) -> None:
-    decoded = read(name)
-    assert decoded.tables == {}
-    assert decoded.rejects["rule"].to_list() == ["ibswinfo|no_table", rule]
-    assert "0x1c34da0300010540" in decoded.rejects["reason"][0]
-    assert words in decoded.rejects["reason"][1]
+def test_ibswinfo_gives_temperature_fans_and_supplies() -> None:
+    decoded = read("ibswinfo_ok.txt")
+    frame = decoded.tables["hardware_sensor"]
+    assert frame["device"].unique().to_list() == ["0x1c34da0300010540"]
+    by_name = {row["sensor"]: row for row in frame.to_dicts()}
+    assert [by_name[f"fan#{at}"]["fan_rpm"] for at in range(1, 9)] == [8493, 7349, 8441, 7270, 8337, 7156, 8441, 7232]
+    assert (by_name["temperature"]["temperature_celsius"], by_name["fan"]["health"]) == (45, "critical")
+    assert [(by_name[psu]["watts"], by_name[psu]["health"]) for psu in ("PSU0", "PSU1")] == [(72, "ok"), (71, "ok")]
+    assert decoded.rejects.is_empty()
+
+
+def test_a_power_that_is_no_number_costs_itself() -> None:
+    decoded = read("ibswinfo_error.txt")
+    assert decoded.rejects.select("rule", "reason").rows() == [
+        ("ibswinfo|value", "line 20: 0x1c34da0300010540: PSU0 power (W) is no number: 'foo'")
+    ]
+    supplies = decoded.tables["hardware_sensor"].filter(sensor="PSU0")
+    assert (supplies["watts"].item(), supplies["health"].item()) == (None, "ok")

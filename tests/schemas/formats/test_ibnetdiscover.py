@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from schemas.formats.decoded import Surroundings, Unreadable
 from schemas.formats.ibnetdiscover import decode
+from schemas.identity import identities_from
+from schemas.topology import ALIAS_COLUMNS
 from schemas.topology_paths import neighbours, path
 from schemas.topology_validation import check
 
@@ -164,3 +166,11 @@ def test_damage_is_refused_or_rejected_but_never_breaks(place: int, noise: bytes
     except Unreadable:
         return
     assert fabric.topology.links.height <= decode(FULL).topology.links.height + 1
+
+
+def test_counters_that_name_a_guid_find_the_device_of_the_discovered_fabric() -> None:
+    topology = decode(FULL).topology
+    identities = identities_from(topology, pl.DataFrame(schema=ALIAS_COLUMNS))
+    assert [identities.device(name) for name in ("0x0000000000000010", "0xa2", "0xf1f1")] == [
+        ("leafA", True), ("host1/hca3", True), ("0x000000000000f1f1", False),
+    ]  # fmt: skip

@@ -51,7 +51,8 @@ def test_connectors_of_both_loops_and_the_reservoir_are_one_row_of_their_cdu() -
     )  # fmt: skip
     found = row(answer, "coolant_loop")
     assert {name: value for name, value in found.items() if value is not None} == {
-        "time": RECEIVED, "cdu": "cdu-07", "facility_flow_liters_per_minute": 20.03, "facility_supply_celsius": 13.5,
+        "time": RECEIVED, "cdu": "bmc7/cdu-07",
+        "facility_flow_liters_per_minute": 20.03, "facility_supply_celsius": 13.5,
         "facility_return_celsius": 31.2, "facility_supply_pressure_kpa": 803.1, "facility_return_pressure_kpa": 936.5,
         "flow_liters_per_minute": 1003.5, "supply_celsius": 30.1, "return_celsius": 41.9, "supply_pressure_kpa": 350.0,
         "return_pressure_kpa": 110.0, "heat_removed_kilowatts": 21.03, "level_percent": 64.8,
@@ -110,7 +111,7 @@ def test_pumps_give_share_and_revolutions() -> None:
         resource("Pump", "ThermalEquipment/CDUs/1/Pumps/2", Id="2", PumpSpeedPercent={"Reading": 68, "SpeedRPM": 3290})
     )
     found = row(answer, "coolant_pump")
-    assert (found["cdu"], found["pump"], found["speed_percent"], found["speed_rpm"]) == ("1", "2", 68.0, 3290.0)
+    assert (found["cdu"], found["pump"], found["speed_percent"], found["speed_rpm"]) == ("bmc7/1", "2", 68.0, 3290.0)
 
 
 @pytest.mark.parametrize("state", ["Absent", "Disabled", "UnavailableOffline"])
@@ -160,7 +161,7 @@ def test_the_mains_of_a_pdu_are_its_row_and_branches_are_not() -> None:
     )  # fmt: skip
     found = row(answer, "power")
     assert found["volts"] == pytest.approx((202.8 + 203.8 + 205.3) / 3)
-    assert (found["pdu"], found["amps"], found["watts"], found["breaker"]) == ("pdu-003", 8.66, 6438.0, "closed")
+    assert (found["pdu"], found["amps"], found["watts"], found["breaker"]) == ("bmc7/pdu-003", 8.66, 6438.0, "closed")
 
 
 def test_a_tripped_breaker_is_told() -> None:
@@ -181,24 +182,75 @@ def test_members_of_an_expanded_collection_are_read_and_oem_parts_are_not() -> N
     assert decoded(collection).tables["coolant_pump"]["pump"].to_list() == ["1", "2"]
 
 
+def test_ids_of_two_controllers_are_two_and_without_a_controller_the_id_is_all() -> None:
+    pump = resource("Pump", "ThermalEquipment/CDUs/1/Pumps/2", Id="2", PumpSpeedPercent={"Reading": 5})
+    read = (redfish.decode(json.dumps(pump).encode(), Surroundings(node=node)) for node in ("a", "b", None))
+    assert [answer.tables["coolant_pump"]["cdu"].item() for answer in read] == ["a/1", "b/1", "1"]
+
+
+def sensors(name: str) -> dict[str, dict[str, Any]]:
+    answer = redfish.decode((CORPUS / name).read_bytes(), SURROUNDINGS)
+    admitted = admit(TABLE_BY_NAME["hardware_sensor"], answer.tables["hardware_sensor"])
+    assert (admitted.quarantined.height, answer.rejects.height) == (0, 0)
+    return {row.pop("sensor"): row for row in admitted.rows.to_dicts()}
+
+
 @corpus
-@pytest.mark.parametrize(
-    ("name", "rule", "words"),
-    [
-        ("ocp_cdu_profile.json", "file|configuration", "profile"),
-        ("redfish_dell_thermal.json", "resource|left", "Thermal: sensors and fans of a server"),
-        ("redfish_hp_power.json", "resource|left", "Power: supplies of a server"),
-        ("redfish_hp_thermal.json", "resource|left", "Thermal: sensors and fans of a server"),
-        ("redfish_psu_metrics.json", "resource|left", "PowerSupplyMetrics: one supply of a server"),
-        ("redfish_thermal_metrics.json", "resource|left", "ThermalMetrics: sensors of a server"),
-    ],
-)
-def test_real_bodies_of_servers_are_recognised_and_answered_in_one_line(name: str, rule: str, words: str) -> None:
-    data = (CORPUS / name).read_bytes()
-    assert redfish.looks_like(data[:8192], name)
+def test_temperatures_and_fans_of_a_real_server() -> None:
+    found = sensors("redfish_dell_thermal.json")
+    assert len(found) == 17
+    assert {row["device"] for row in found.values()} == {"bmc7"}
+    assert (found["CPU1 Temp"]["temperature_celsius"], found["CPU1 Temp"]["health"]) == (40.0, "ok")
+    assert found["System Board Fan1A"]["fan_rpm"] == 17760.0
+
+
+@corpus
+def test_a_fan_that_is_told_in_percent() -> None:
+    found = sensors("redfish_hp_thermal.json")
+    assert (found["Fan 1"]["fan_percent"], found["Fan 1"]["fan_rpm"]) == (23.0, None)
+    assert found["01-Inlet Ambient"]["temperature_celsius"] == 19.0
+
+
+@corpus
+def test_supplies_of_one_name_are_told_apart_and_the_box_has_a_row() -> None:
+    found = sensors("redfish_hp_power.json")
+    watts = {name: row["watts"] for name, row in found.items()}
+    assert watts == {"HpeServerPowerSupply 0": 0.0, "HpeServerPowerSupply 1": 90.0, "power 0": 221.0}
+
+
+@corpus
+def test_metrics_of_a_supply_are_one_row() -> None:
+    (found,) = sensors("redfish_psu_metrics.json").values()
+    names = ("temperature_celsius", "fan_rpm", "fan_percent", "watts", "input_watts", "volts", "amps", "health")
+    assert [found[name] for name in names] == [43.9, 3290.0, 68.0, 937.4, 937.4, 230.2, 5.19, "warning"]
+
+
+@corpus
+def test_metrics_of_temperatures_are_a_row_each() -> None:
+    found = {name: row["temperature_celsius"] for name, row in sensors("redfish_thermal_metrics.json").items()}
+    assert found == {
+        "Intake": 24.8, "Exhaust": 40.5, "Internal summary": 39.0, "Intake summary": 24.8, "Ambient summary": 22.5,
+        "Exhaust summary": 40.5,
+    }  # fmt: skip
+
+
+@corpus
+def test_a_profile_is_recognised_and_answered_in_one_line() -> None:
+    data = (CORPUS / "ocp_cdu_profile.json").read_bytes()
+    assert redfish.looks_like(data[:8192], "ocp_cdu_profile.json")
     answer = redfish.decode(data, SURROUNDINGS)
-    assert (answer.tables, answer.rejects["rule"].to_list()) == ({}, [rule])
-    assert words in answer.rejects["reason"][0]
+    assert (answer.tables, answer.rejects["rule"].to_list()) == ({}, ["file|configuration"])
+
+
+def test_a_part_that_is_not_there_has_no_row_and_a_health_nobody_knows_is_counted() -> None:
+    fans = [
+        {"Name": "fan 1", "Reading": 9, "Status": {"State": "Absent"}},
+        {"Name": "fan 2", "Reading": 9000, "ReadingUnits": "RPM", "Status": {"Health": "Splendid"}},
+        {"Reading": 9000},
+    ]
+    answer = decoded(resource("Thermal", "Chassis/1/Thermal", Fans=fans))
+    assert answer.tables["hardware_sensor"]["sensor"].to_list() == ["fan 2"]
+    assert answer.rejects["rule"].to_list() == ["resource|name", "health|type"]
 
 
 @corpus

@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.formats.decoded import Unreadable
-from schemas.formats.topology_csv import decode_links, decode_nodes, decode_topology, encode_links, encode_nodes
+from schemas.formats.topology_csv import (
+    decode_aliases,
+    decode_links,
+    decode_nodes,
+    decode_topology,
+    encode_aliases,
+    encode_links,
+    encode_nodes,
+)
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS
 from schemas.topology_presets import build
 
@@ -65,3 +73,15 @@ def test_bad_text_is_refused_in_one_line(text: str | bytes, message: str) -> Non
 def test_an_unknown_role_is_refused() -> None:
     with pytest.raises(Unreadable, match=r"nodes\.csv line 2: role is 'boss', but should be compute or spare"):
         decode_nodes("node,role\nn1,boss\n")
+
+
+def test_aliases_survive_the_way_out_and_back_in_one_spelling() -> None:
+    text = "kind,alias,entity\nguid,H-0002C903006E29B0,n1/hca0\ncdu,BMC7/1,cdu-07\n"
+    aliases = decode_topology("t", "node\nn1\n", "cable,a,b\nc1,n1/hca0,sw\n", text).aliases
+    assert aliases.rows() == [("guid", "0x0002c903006e29b0", "n1/hca0"), ("cdu", "bmc7/1", "cdu-07")]
+    assert decode_aliases(encode_aliases(aliases)).equals(aliases)
+
+
+def test_an_alias_that_is_none_is_refused() -> None:
+    with pytest.raises(Unreadable, match=r"aliases.csv: 'xyz' is no guid"):
+        decode_aliases("kind,alias,entity\nguid,xyz,n1/hca0\n")
