@@ -1,4 +1,4 @@
-"""What a management controller says of a server's or a switch's own box: temperatures, fans, supplies."""
+"""What a management controller says of the box of a server, switch or CDU: temperatures, fans, supplies, health."""
 
 import dataframely as dy
 
@@ -6,10 +6,10 @@ from schemas.columns import name, reading, sample_time, word
 
 
 class HardwareSensor(dy.Schema):
-    """One sensor, fan or power supply of a server or a switch; only the columns of its own quantities are set."""
+    """One sensor, fan, supply, pump or filter of a box; only the columns of its own quantities are set."""
 
     time = sample_time("by the controller's clock")
-    device = name("node or switch that the sensor is in")
+    device = name("node, switch or CDU that the sensor is in")
     sensor = name("as the controller names it")
     temperature_celsius = reading("celsius", -55, 250, "air, board or component")
     fan_rpm = reading("revolutions per minute", 0, 60000, "speed of a fan")

@@ -107,7 +107,7 @@ class Identities:
         return short or name, False
 
     def device(self, name: str) -> tuple[str, bool]:
-        """The switch, HCA or server of this name, and whether it is known."""
+        """The switch, HCA, server, CDU or PDU of this name, and whether it is known."""
         if name in self.devices:
             return name, True
         plain = name.strip()
@@ -118,6 +118,9 @@ class Identities:
         host, slash, rest = plain.partition("/")
         if not slash and self.node(plain)[1]:
             return self.node(plain)  # sensors of a server are told by its name
+        for kind in self.facility:
+            if self.facility_of(kind, plain)[1]:
+                return self.facility_of(kind, plain)
         resolved = f"{self.node(host)[0]}/{rest}" if slash else self._without_domain(plain)
         known = self.by_kind["device"].get(resolved.lower(), resolved)
         return (known, True) if known in self.devices else (guid or known or name, False)

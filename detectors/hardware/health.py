@@ -23,7 +23,7 @@ class HardwareHealth:
     Formula: health is critical in every sample of `sustained_seconds`; ends after `clear_seconds` without.
     Defaults: 30 s, so that with the usual minute between samples two agree: a controller that restarts calls its
     sensors critical once. A warning is kept in the table and is no finding: thresholds of vendors differ.
-    Entity: the node or switch; the code is the sensor's name.
+    Entity: the node, switch or CDU; the code is the sensor's name.
     Cannot see: controllers that say no health (ibswinfo's fan speeds without a status); a part that fails together
     with its controller.
     """
@@ -57,9 +57,12 @@ class HardwareHealth:
             evidence(*SEEN), entity="device", code="sensor", severity=pl.lit("ticket"),
             action=pl.when("active").then(pl.lit("open_ticket")),
         )  # fmt: skip
-        switch = pl.col("entity").is_in(list(context.topology.switches))
-        found = (
-            findings_frame(said.filter(switch), self.name, "hardware_degraded", "switch"),
-            findings_frame(said.filter(~switch), self.name, "hardware_degraded", "node"),
-        )
-        return Detection(ordered(*found), after)
+        loops = [name for kind, name in context.topology.nodes_by_domain if kind == "cdu"]
+        boxes = {"switch": context.topology.switches, "cdu": loops}
+        others = ~pl.col("entity").is_in([name for names in boxes.values() for name in names])
+        found = [
+            findings_frame(said.filter(pl.col("entity").is_in(list(names))), self.name, "hardware_degraded", kind)
+            for kind, names in boxes.items()
+        ]
+        nodes = findings_frame(said.filter(others), self.name, "hardware_degraded", "node")
+        return Detection(ordered(nodes, *found), after)

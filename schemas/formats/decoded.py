@@ -8,18 +8,20 @@ import polars as pl
 from schemas.admission import QUARANTINE_COLUMNS
 
 REJECT_BYTES_MAXIMUM = 4096
+NOT_SAID = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What a payload does not say of itself.
 
-    node: host it was taken on, for formats that name none. received_at: UTC, for formats without a time; year and
-    zone of incomplete ones come from it too. utc_offset_minutes: of sources that write local time without a zone.
+    node: host it was taken on, for formats that name none; NOT_SAID where nobody knows. received_at: UTC, for formats
+    without a time; year and zone of incomplete ones come from it too. utc_offset_minutes: of sources that write local
+    time without a zone.
     bytes_maximum: a larger payload is refused whole.
     """
 
-    node: str = "unknown"
+    node: str = NOT_SAID
     received_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     utc_offset_minutes: int = 0
     bytes_maximum: int = 256 * 1024 * 1024

@@ -39,8 +39,6 @@ def decode(data: bytes, surroundings: Surroundings) -> Decoded:
         raise Unreadable(f"{NAME}: no line is a name and a value")
     values = {found[1].strip(): found[2].strip() for _, found in pairs}
     device = guid(values.get("GUID", "")) or surroundings.node
-    if device is None:
-        raise Unreadable(f"{NAME}: no line `GUID` says which switch this is")
     sensors: dict[str, dict[str, float | str]] = {}
     rejects: list[Reject] = []
     supply = ""

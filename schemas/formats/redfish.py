@@ -22,10 +22,10 @@ from schemas.formats.redfish_resources import READERS as PLANT_READERS
 
 NAME = "Redfish JSON"
 VERSIONS = (
-    "DSP2046: CoolantConnector, Pump, Reservoir, LeakDetector, LeakDetection, PowerDistributionMetrics, Circuit; "
-    "Thermal, Power, ThermalMetrics, PowerSupply, PowerSupplyMetrics of servers"
+    "DSP2046: CoolantConnector, Pump, Filter, Reservoir, LeakDetector, LeakDetection, PowerDistributionMetrics, "
+    "Circuit; Thermal, Power, ThermalMetrics, PowerSupply, PowerSupplyMetrics of servers"
 )
-LEAVES = "Filter, Outlet, Sensor, branch circuits, redundancy groups, thresholds, power limits"
+LEAVES = "service hours of filters, Outlet, Sensor, branch circuits, redundancy groups, thresholds, power limits"
 LOOKS = re.compile(r'"@odata\.(?:id|type|context)"\s*:|"RedfishInteroperabilityProfile')
 PROFILE = "RedfishInteroperabilityProfile"
 KIND = re.compile(r"#(?:\w+\.)*(\w+)")

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from schemas.formats.decoded import Reject
-from schemas.formats.redfish_resources import NOT_THERE, RedfishRows
+from schemas.formats.decoded import NOT_SAID, Reject
+from schemas.formats.redfish_resources import HEALTH, NOT_THERE, RedfishRows
 
 TABLE = "hardware_sensor"
 CHASSIS = re.compile(r"/Chassis/([^/#]+)")
 SUPPLY = re.compile(r"/PowerSupplies/([^/#]+)")
-HEALTH = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 FAN_UNITS = {"RPM": ("fan_rpm", "RPM"), "Percent": ("fan_percent", "%")}
 
 
@@ -106,12 +105,9 @@ def _row(  # noqa: PLR0913, PLR0917  the part, of what, and where it stands
     if not name:
         rows.refused.append(Reject(rule="resource|name", reason=f"a {what} without a Name or MemberId", place=place))
         return None
-    path = CHASSIS.search(str(resource.get("@odata.id", "")))
-    device = rows.surroundings.node or (path.group(1)[:200] if path else None)
-    if device is None:
-        reason = f"{name}: neither its @odata.id nor the host says whose it is"
-        rows.refused.append(Reject(rule="resource|name", reason=reason, place=place))
-        return None
+    device, path = rows.surroundings.node, CHASSIS.search(str(resource.get("@odata.id", "")))
+    if device == NOT_SAID and path:
+        device = path.group(1)[:200]
     row = rows.row(TABLE, resource, device=device, sensor=name[:200])
     health = status.get("Health")
     if isinstance(health, str) and health in HEALTH:

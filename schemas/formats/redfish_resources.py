@@ -6,14 +6,13 @@ from typing import Any
 
 import polars as pl
 
-from schemas.formats.decoded import Reject, Surroundings
+from schemas.formats.decoded import NOT_SAID, Reject, Surroundings
 from schemas.formats.json_values import Readings, microseconds, since_epoch
 from schemas.formats.units import conversion
 from schemas.tables import TABLE_BY_NAME
 
 NOT_THERE = frozenset({"Absent", "Disabled", "UnavailableOffline", "StandbyOffline"})
 LEFT: Mapping[str, str] = {
-    "Filter": "Filter: its service hours and health, for which there is no column",
     "Outlet": "Outlet: one outlet of a PDU, whose power is in the PDU's",
     "Sensor": "Sensor: a single sensor, whose place in a loop or PDU its resource does not say",
 }
@@ -31,6 +30,7 @@ CONNECTOR: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "supply_pressure_kpa": ("SupplyPressure", {"kPa": "kPa", "psi": "psi", "PSI": "psi", "Bar": "bar"}),
     "return_pressure_kpa": ("ReturnPressure", {"kPa": "kPa", "psi": "psi", "PSI": "psi", "Bar": "bar"}),
 }  # fmt: skip
+HEALTH = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 LEAK_WORDS = {"OK": "ok", "Warning": "warning", "Critical": "critical", "Unavailable": "fault"}
 LEAK_ORDER = ("ok", "fault", "warning", "critical")  # a detector in fault must not hide another's leak
 BREAKER_WORDS = {"Normal": "closed", "On": "closed", "Off": "open", "Tripped": "tripped", "Manual": "open"}
@@ -82,7 +82,7 @@ class RedfishRows:
             self.refused.append(Reject(rule="resource|left", reason=reason, place=place))
             return None
         host = self.surroundings.node
-        return f"{host}/{match.group(1)[:100]}" if host else match.group(1)[:200]
+        return match.group(1)[:200] if host == NOT_SAID else f"{host}/{match.group(1)[:100]}"
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Frames with the columns that some row has; rows that say nothing but their key are left out."""
@@ -154,6 +154,7 @@ def _pump(rows: RedfishRows, resource: dict[str, Any], place: int) -> None:
     if not isinstance(name, str) or not name:
         rows.refused.append(Reject(rule="resource|name", reason=f"a pump of {cdu} without an Id", place=place))
         return
+    _part(rows, resource, cdu, place)
     row = rows.row("coolant_pump", resource, cdu=cdu, pump=name[:200])
     speed = resource.get("PumpSpeedPercent")
     row["speed_percent"] = rows.value("coolant_pump", "speed_percent", speed, "%", place)
@@ -161,6 +162,26 @@ def _pump(rows: RedfishRows, resource: dict[str, Any], place: int) -> None:
     row["speed_rpm"] = rows.value("coolant_pump", "speed_rpm", revolutions, "RPM", place)
     power = resource.get("PowerWatts") or resource.get("InputPowerWatts")
     row["power_watts"] = rows.value("coolant_pump", "power_watts", power, "W", place)
+
+
+def _part(rows: RedfishRows, resource: dict[str, Any], cdu: str, place: int) -> None:
+    """The health of a CDU's pump or filter, under its kind and id."""
+    status = resource.get("Status")
+    health = status.get("Health") if isinstance(status, dict) else None
+    if health is None:
+        return
+    kind = str(resource["@odata.type"]).rpartition(".")[2].lower()
+    name = resource.get("Id") or str(resource.get("@odata.id", "")).rpartition("/")[2]
+    if not isinstance(health, str) or health not in HEALTH:
+        rows.readings.lose("health", "type", health, place)
+        return
+    rows.row("hardware_sensor", resource, device=cdu, sensor=f"{kind} {name}"[:200])["health"] = HEALTH[health]
+
+
+def _filter(rows: RedfishRows, resource: dict[str, Any], place: int) -> None:
+    cdu = rows.entity(CDU, resource, place)
+    if cdu is not None:
+        _part(rows, resource, cdu, place)
 
 
 def _reservoir(rows: RedfishRows, resource: dict[str, Any], place: int) -> None:
@@ -237,6 +258,7 @@ def _several(  # noqa: PLR0913, PLR0917  what, of whom, and where it stands
 READERS: Mapping[str, Callable[[RedfishRows, dict[str, Any], int], None]] = {
     "CoolantConnector": _connector,
     "Pump": _pump,
+    "Filter": _filter,
     "Reservoir": _reservoir,
     "LeakDetector": _leak,
     "LeakDetection": _leak,

@@ -1,8 +1,8 @@
-"""Telegraf's JSON output to gpu: {"name", "tags", "fields", "timestamp"}, or many in {"metrics": [...]}.
+"""Telegraf's JSON output, {"name", "tags", "fields", "timestamp"} or many in {"metrics": [...]}, to gpu and
+hardware_sensor.
 
 Read are the inputs nvidia_smi and prometheus, the latter in both of its layouts (the metric is the measurement, or it
-is a field). The redfish input tells of servers' own sensors, for which there is no table: it is counted and left. All
-else that Telegraf sends is passed over in silence.
+is a field), and redfish. All else that Telegraf sends is passed over in silence.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,11 @@ from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable
 from schemas.formats.gpu_labels import GpuSamples
 from schemas.formats.gpu_samples import DCGM_FIELDS
 from schemas.formats.json_values import documents, microseconds
+from schemas.formats.telegraf_redfish import MEASUREMENTS, RedfishSensors
 
 NAME = "Telegraf JSON"
-VERSIONS = "Telegraf 1.x json output, single and batch; inputs nvidia_smi, prometheus (metric_version 1 and 2)"
-LEAVES = "input redfish (sensors of servers), all other inputs, text fields"
+VERSIONS = "Telegraf 1.x json output, single and batch; inputs nvidia_smi, redfish, prometheus (metric_version 1, 2)"
+LEAVES = "all other inputs, text fields, thresholds"
 SMI = "nvidia_smi"
 # https://github.com/influxdata/telegraf, plugins/inputs/nvidia_smi: the units are DCGM's (MiB, W, MHz, percent).
 SMI_FIELDS = {
@@ -50,13 +51,15 @@ def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format an
 
 
 def decode(data: bytes, surroundings: Surroundings) -> Decoded:
-    """Rows of gpu, one per host, GPU and time. timestamp: s, ms, us or ns since the epoch, told apart by size.
+    """Rows of gpu, one per host, GPU and time, and of hardware_sensor, one per sensor and time. timestamp: s, ms, us or
+    ns since the epoch, told apart by size.
 
-    Rejects: objects that are no metric and metrics without a readable time, one by one; measurements of the redfish
-    input, one for all. Raises Unreadable when no object is a metric.
+    Rejects: objects that are no metric and metrics without a readable time, one by one. Raises
+    Unreadable when no object is a metric.
     """
     samples = GpuSamples(FIELDS, surroundings, place="metric")
-    seen = left = 0
+    sensors = RedfishSensors(surroundings.node)
+    seen = 0
     for at, metric in _metrics(data, surroundings, samples.rejects):
         name, fields, tags = (
             metric.get(key) if isinstance(metric, dict) else None for key in ("name", "fields", "tags")
@@ -66,23 +69,23 @@ def decode(data: bytes, surroundings: Surroundings) -> Decoded:
             samples.rejects.append(Reject(rule="metric|object", reason=reason, place=at))
             continue
         seen += 1
-        left += name.startswith("redfish_")
         values = [(metric_name, value) for metric_name, value in _values(name, fields) if metric_name in samples.known]
-        if not values:
+        if not values and name not in MEASUREMENTS:
             continue
         time = microseconds(metric.get("timestamp"), surroundings.utc_offset_minutes)
         if time is None:
             reason = f"metric {at}: cannot read timestamp {str(metric.get('timestamp'))[:80]!r}"
             samples.rejects.append(Reject(rule="time|type", reason=reason, place=at))
             continue
+        if name in MEASUREMENTS:
+            sensors.add(at, name, fields, tags or {}, time)
         for metric_name, value in values:
             samples.add(at, metric_name, value, time, tags or {})
     if not seen:
         raise Unreadable(f"{NAME}: no metric with name, tags and fields among {len(samples.rejects)}")
-    if left:
-        reason = f"{left} metric(s) of the redfish input: sensors of servers, for which there is no table"
-        samples.rejects.append(Reject(rule="metric|left", reason=reason))
-    return samples.decoded()
+    samples.rejects.extend(sensors.readings.rejects("metric"))
+    gpus = samples.decoded()
+    return replace(gpus, tables={**gpus.tables, **sensors.tables()})
 
 
 def _metrics(data: bytes, surroundings: Surroundings, rejects: list[Reject]) -> Iterator[tuple[int, Any]]:

@@ -178,6 +178,10 @@ def test_a_facility_id_that_nobody_knows_is_kept_and_counted() -> None:
     assert answer.unresolved.rows() == [("coolant_pump", "cdu", "bmc8/1", 1)]
 
 
+def test_parts_of_a_loop_go_by_its_name() -> None:
+    assert FACILITY.device("bmc7/1") == ("cdu-07", True)
+
+
 def test_sensors_of_a_server_go_by_the_name_of_its_node() -> None:
     names = [{"device": name, "sensor": "fan 1"} for name in ("N00012.local", "0x2c903006e29b0", "leaf-017")]
     assert resolved("hardware_sensor", *names, column="device") == ["n00012", "n00012/hca3", "leaf-017"]

@@ -159,11 +159,23 @@ def test_telegraf_prometheus_in_both_layouts(name: str, fields: dict[str, float]
     assert gpu(telegraf_json.decode(json.dumps(metric).encode(), SURROUNDINGS))["temperature_celsius"].to_list() == [45]
 
 
-def test_telegraf_redfish_is_said_to_be_left() -> None:
-    metric = {"name": "redfish_thermal_fans", "fields": {"reading_rpm": 2100}, "tags": {}, "timestamp": NOON_SECONDS}
-    answer = telegraf_json.decode(json.dumps({"metrics": [metric] * 3}).encode(), SURROUNDINGS)
-    assert answer.rejects["rule"].to_list() == ["metric|left"]
-    assert answer.rejects["reason"][0].startswith("3 metric(s)")
+def test_telegraf_redfish_gives_sensors_of_its_source() -> None:
+    tags = {"source": "web483", "address": "10.0.0.7", "member_id": "0", "health": "OK", "state": "Enabled"}
+    metrics = [
+        {"name": name, "fields": fields, "tags": {**tags, "name": sensor}, "timestamp": NOON_SECONDS}
+        for name, sensor, fields in (
+            ("redfish_thermal_fans", "Fan 1", {"reading_percent": 23}),
+            ("redfish_thermal_temperatures", "01-Inlet", {"reading_celsius": 19, "upper_threshold_critical": 42}),
+            ("redfish_power_powersupplies", "PSU", {"last_power_output_watts": 90, "line_input_voltage": 205}),
+        )
+    ]
+    frame = telegraf_json.decode(json.dumps({"metrics": metrics}).encode(), SURROUNDINGS).tables["hardware_sensor"]
+    columns = ("device", "sensor", "temperature_celsius", "fan_percent", "watts", "volts", "health")
+    assert frame.select(columns).rows() == [
+        ("web483", "Fan 1", None, 23.0, None, None, "ok"),
+        ("web483", "01-Inlet", 19.0, None, None, None, "ok"),
+        ("web483", "PSU", None, None, 90.0, 205.0, "ok"),
+    ]
 
 
 def attribute(key: str, text: str) -> dict[str, Any]:

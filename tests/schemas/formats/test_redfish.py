@@ -7,7 +7,7 @@ import pytest
 
 from schemas.admission import admit
 from schemas.formats import redfish
-from schemas.formats.decoded import Decoded, Surroundings, Unreadable
+from schemas.formats.decoded import NOT_SAID, Decoded, Surroundings, Unreadable
 from schemas.tables import TABLE_BY_NAME
 
 CORPUS = Path(__file__).parents[4] / "shared/corpus/coolant"
@@ -184,8 +184,18 @@ def test_members_of_an_expanded_collection_are_read_and_oem_parts_are_not() -> N
 
 def test_ids_of_two_controllers_are_two_and_without_a_controller_the_id_is_all() -> None:
     pump = resource("Pump", "ThermalEquipment/CDUs/1/Pumps/2", Id="2", PumpSpeedPercent={"Reading": 5})
-    read = (redfish.decode(json.dumps(pump).encode(), Surroundings(node=node)) for node in ("a", "b", None))
+    read = (redfish.decode(json.dumps(pump).encode(), Surroundings(node=node)) for node in ("a", "b", NOT_SAID))
     assert [answer.tables["coolant_pump"]["cdu"].item() for answer in read] == ["a/1", "b/1", "1"]
+
+
+def test_the_health_of_pumps_and_filters_is_a_row_of_their_cdu() -> None:
+    critical = {"State": "Enabled", "Health": "Critical"}
+    answer = decoded(
+        resource("Pump", "ThermalEquipment/CDUs/1/Pumps/2", Id="2", Status=critical),
+        resource("Filter", "ThermalEquipment/CDUs/1/Filters/A", Status={"State": "Enabled", "Health": "OK"}),
+    )
+    frame = answer.tables["hardware_sensor"].select("device", "sensor", "health")
+    assert frame.rows() == [("bmc7/1", "pump 2", "critical"), ("bmc7/1", "filter A", "ok")]
 
 
 def sensors(name: str) -> dict[str, dict[str, Any]]:
