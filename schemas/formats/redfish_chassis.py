@@ -3,6 +3,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from schemas.formats.redfish_resources import HEALTH, NOT_THERE, RedfishRows
 TABLE = "hardware_sensor"
 CHASSIS = re.compile(r"/Chassis/([^/#]+)")
 SUPPLY = re.compile(r"/PowerSupplies/([^/#]+)")
+KINDS = {"Fans": "fan", "PowerSupplies": "supply", "PowerControl": "power"}
 FAN_UNITS = {"RPM": ("fan_rpm", "RPM"), "Percent": ("fan_percent", "%")}
 
 
@@ -80,28 +82,32 @@ def supply(rows: RedfishRows, resource: dict[str, Any], place: int) -> None:
 
 
 def _parts(resource: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-    parts = resource.get(key)
-    return (part for part in parts if isinstance(part, dict)) if isinstance(parts, list) else iter(())
+    """The parts listed under the key. Several of one name, as some vendors write them, get their MemberId into it."""
+    listed = resource.get(key)
+    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    names = Counter(_name(part) for part in parts)
+    for part in parts:
+        name, member = _name(part), part.get("MemberId")
+        if isinstance(member, str | int) and (not name or names[name] > 1):
+            yield {**part, "Name": f"{name or KINDS.get(key, key)} {member}"}
+        else:
+            yield part
+
+
+def _name(part: dict[str, Any]) -> str:
+    given = (part.get(key) for key in ("Name", "FanName", "DeviceName"))
+    return next((name.strip() for name in given if isinstance(name, str)), "")
 
 
 def _row(  # noqa: PLR0913, PLR0917  the part, of what, and where it stands
     rows: RedfishRows, resource: dict[str, Any], part: dict[str, Any], what: str, place: int, named: str | None = None
 ) -> dict[str, Any] | None:
-    """The part's row, or None for one that says it is not there or that has neither name nor number.
-
-    Several supplies of one name (as some vendors write them) are told apart by their MemberId.
-    """
+    """The part's row, or None for one that says it is not there or that has neither name nor number."""
     status = part.get("Status")
     status = status if isinstance(status, dict) else {}
     if status.get("State") in NOT_THERE:
         return None
-    name = named or next(
-        (part[key].strip() for key in ("Name", "FanName", "DeviceName") if isinstance(part.get(key), str)), ""
-    )
-    member = part.get("MemberId")
-    siblings = [one for one in resource.get(_list_of(resource, part), ()) if isinstance(one, dict)]
-    if isinstance(member, str | int) and (not name or sum(one.get("Name") == name for one in siblings) > 1):
-        name = f"{name or what} {member}"
+    name = named or _name(part)
     if not name:
         rows.refused.append(Reject(rule="resource|name", reason=f"a {what} without a Name or MemberId", place=place))
         return None
@@ -115,10 +121,6 @@ def _row(  # noqa: PLR0913, PLR0917  the part, of what, and where it stands
     elif health is not None:
         rows.readings.lose("health", "type", health, place)
     return row
-
-
-def _list_of(resource: dict[str, Any], part: dict[str, Any]) -> str:
-    return next((key for key, value in resource.items() if isinstance(value, list) and part in value), "")
 
 
 def _set(  # noqa: PLR0913, PLR0917  the reading, and where it goes and stands

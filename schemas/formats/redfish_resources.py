@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
+import dataframely as dy
 import polars as pl
 
 from schemas.formats.decoded import NOT_SAID, Reject, Surroundings
@@ -62,7 +64,7 @@ class RedfishRows:
         number = self.readings.number(column, reading, place)
         if number is None:
             return None
-        metadata = TABLE_BY_NAME[table].schema.columns()[column].metadata or {}
+        metadata = _column(table, column).metadata or {}
         found = conversion(unit, metadata["unit"])
         if found is None:
             self.readings.lose(column, "unit", f"{number} {unit[:40]}", place)
@@ -101,7 +103,7 @@ class RedfishRows:
         return self.refused + self.readings.rejects("resource")
 
     def _within(self, table: str, column: str, value: float, place: int) -> float | None:
-        known = TABLE_BY_NAME[table].schema.columns()[column]
+        known = _column(table, column)
         low, high = getattr(known, "min", None), getattr(known, "max", None)
         if (low is not None and value < low) or (high is not None and value > high):
             self.readings.lose(column, "range", value, place)
@@ -116,6 +118,12 @@ class RedfishRows:
             if (time := microseconds(stamp, self.surroundings.utc_offset_minutes)) is not None
         ]  # fmt: skip
         return max(known, default=since_epoch(self.surroundings.received_at))
+
+
+@cache
+def _column(table: str, column: str) -> dy.Column:
+    """Putting a schema's columns together costs more than a reading."""
+    return TABLE_BY_NAME[table].schema.columns()[column]
 
 
 def _connector(rows: RedfishRows, resource: dict[str, Any], place: int) -> None:
