@@ -10,7 +10,7 @@ from schemas.finding import Finding, TelemetryHealth
 from schemas.intake import Late, Quarantine
 from schemas.tables import TABLES
 
-VERSION = 2
+VERSION = 3
 INTAKE: tuple[tuple[str, pl.Schema], ...] = tuple(
     (name, pl.Schema({column: kind.dtype for column, kind in schema.columns().items()}))
     for name, schema in (
@@ -124,4 +124,20 @@ def _second(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (_first, _second)
+def _grown(connection: duckdb.DuckDBPyConnection) -> None:
+    """Tables and columns that were added since the file was made; rows that are there have null in them.
+
+    A version that only adds such needs no other step than this one.
+    """
+    for name, columns in STORED:
+        connection.register("shape", pl.DataFrame(schema=columns))
+        connection.execute(f"create table if not exists live.{name} as select * from shape")
+        there = connection.execute(f"select column_name, column_type from (describe live.{name})").fetchall()
+        wanted = connection.execute("select column_name, column_type from (describe shape)").fetchall()
+        for column, kind in wanted:
+            if column not in dict(there):
+                connection.execute(f'alter table live.{name} add column "{column}" {kind}')
+        connection.unregister("shape")
+
+
+MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (_first, _second, _grown)

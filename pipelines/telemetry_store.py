@@ -189,6 +189,18 @@ class TelemetryStore:
                 for table in TABLES
             }
 
+    def window_of(
+        self, table: str, starts_at: datetime, ends_at: datetime, *, column: str = "time",
+        where: tuple[str, Sequence[str]] | None = None,
+    ) -> pl.DataFrame:  # fmt: skip
+        """Rows of one of our tables with starts_at <= column < ends_at, in that order; where: (column, its values)."""
+        sql = f"select * from {table} where {column} >= ? and {column} < ?"
+        parameters: list[Any] = [starts_at, ends_at]
+        if where is not None:
+            sql += f" and {where[0]} in (select unnest(?))"
+            parameters.append(list(where[1]))
+        return self.query(f"{sql} order by {column}", parameters)
+
     def window(self, table: str, starts_at: datetime, ends_at: datetime) -> pl.DataFrame:
         """Rows of a telemetry table with starts_at <= time < ends_at, live and sealed."""
         column = next(entry.time for entry in TABLES if entry.name == table)

@@ -246,6 +246,17 @@ def test_reading_where_there_is_no_store_makes_none(store: TelemetryStore) -> No
     assert not store.path.exists()
 
 
+def test_a_store_from_before_a_table_and_a_column_were_added_gets_them(store: TelemetryStore) -> None:
+    with store.connected() as connection:
+        connection.execute("drop view hardware_sensor")
+        connection.execute("drop table live.hardware_sensor")
+        connection.execute("drop view power")
+        connection.execute("alter table live.power drop column breaker")
+        connection.execute("update schema_version set version = 2")
+    assert store.query("select * from hardware_sensor").is_empty()
+    assert "breaker" in store.query("select * from power").columns
+
+
 def test_a_store_of_a_later_version_is_refused_for_reading_and_writing(store: TelemetryStore) -> None:
     store.flush("kafka", made(), {})
     with duckdb.connect(str(store.path)) as connection:
