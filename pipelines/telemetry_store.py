@@ -172,7 +172,7 @@ class TelemetryStore:
         with self.connected(read_only=True) as connection:
             return read_cluster(connection, begin, end)
 
-    def query(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
+    def query(self, sql: str, parameters: list[Any] | dict[str, Any] | None = None) -> pl.DataFrame:
         """Rows of a read-only query over the views."""
         with self.connected(read_only=True) as connection:
             found: pl.DataFrame = connection.sql(sql, params=parameters or []).pl()

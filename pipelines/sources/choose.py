@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 
+from pipelines.bundles.bundle import decode, is_bundle
+from pipelines.bundles.source import bundle_source
 from pipelines.mapped_formats import TOPIC_MARK, mapped_format
 from pipelines.pacing import window_seconds
 from pipelines.settings import Settings
@@ -63,7 +65,9 @@ def source_for(  # noqa: PLR0913  what a person may say about a source
         close = get_close_matches(spec, scenario_names(), n=1)
         hint = f"did you mean {close[0]}?" if close else f"scenarios: {', '.join(scenario_names())}"
         raise SourceError(f"{spec}: no such scenario, recording or file; {hint}")
-    return FileSource(
+    return bundle_source(decode(path, settings.bundles.bytes_maximum), seconds=window_seconds(speed)) if is_bundle(
+        path
+    ) else FileSource(
         path=path, topology=topology_of(settings), surroundings=surroundings_of(path, node=node),
         bytes_maximum=settings.limits.file_bytes_maximum, node=node, say=say,
         form=None if mapping is None else _mapped(mapping, settings),
