@@ -8,23 +8,14 @@ import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.fiber.advice import ACTION, advised
+from detectors.fiber.comparison import DISTANCE_ACCURACY, compared, exploded
+from detectors.fiber.resolution import SPEED_OF_LIGHT_METERS_PER_NANOSECOND
+from detectors.fiber.shot_rows import FIBER, SHOT_COLUMNS, shots_of
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
-from schemas.columns import UTC_MICROSECONDS
 from schemas.fiber import OtdrEvent, OtdrTrace
 
-SPEED_OF_LIGHT_METERS_PER_NANOSECOND = 0.299792458
-FIBER = ("cable", "fiber", "direction", "wavelength_nanometers")
-EVENT = pl.Struct(
-    {"distance_meters": pl.Float64(), "loss_db": pl.Float64(), "reflectance_db": pl.Float64(), "code": pl.String()}
-)
-SHOT_COLUMNS = pl.Schema(
-    {
-        "time": UTC_MICROSECONDS, "pulse_nanoseconds": pl.Float64(), "group_index": pl.Float64(),
-        "sample_spacing_meters": pl.Float64(), "total_loss_db": pl.Float64(), "length_meters": pl.Float64(),
-        "events": pl.List(EVENT),
-    }
-)  # fmt: skip
-CAUSES = ("fiber_loss", "fiber_reflectance")
+CAUSES = ("fiber_loss", "fiber_reflectance", "fiber_length")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +32,20 @@ class EventLoss:
     (or the whole span's by that plus what its events explain: code total_loss), or a new event loses more than
     loss_growth_db, or the end of fibre is nearer than that distance (code break, a page). Reflectance is bad when it
     grew by reflectance_growth_db, or a new event reflects above reflectance_limit_db. One shot decides: the onset
-    is the shot that shows it, and a shot without it ends it. Fibres fold into their cable.
+    is the shot that shows it, and a shot without it ends it. Fibres fold into their cable. What lies behind the end of
+    fibre is never judged. A fibre that ends farther away than in its baseline is another fibre (fiber_length): its
+    losses are not compared.
+
+    The evidence names the signature, the action follows from it (detectors.fiber.advice): dirty_connector (clean),
+    open_connector and misaligned_connector (reseat), bend, crack, break and attenuation (replace).
 
     loss_growth_db 0.3: the limit of a whole splice (TIA-568), several times the repeatability of a reading.
     reflectance_growth_db 6: three times the repeatability of a reading (2 dB, an assumption). reflectance_limit_db
     -45: single mode, TIA-568. distance_meters_minimum 1: the accuracy data sheets give at zero range (domain.md 4.5).
 
-    Cannot see: what lies inside a dead zone without launch and tail cords; a fault older than the baseline; the loss
-    of the end of fibre itself, which is no loss of the link.
+    Cannot see: whether a loss without reflection is a bend, a crush or a splice, which takes a second wavelength
+    (detectors.fiber.bend); what lies inside a dead zone without launch and tail cords; a fault older than the
+    baseline; the loss of the end of fibre itself, which is no loss of the link.
     """
 
     loss_growth_db: float = 0.3
@@ -72,8 +69,8 @@ class EventLoss:
         state: pl.DataFrame,
         context: Context,  # noqa: ARG002  # the protocol's
     ) -> Detection:
-        """Findings on cables: fiber_loss, fiber_reflectance."""
-        shots = _shots(tables[OtdrTrace], tables[OtdrEvent])
+        """Findings on cables: fiber_loss, fiber_reflectance, fiber_length."""
+        shots = shots_of(tables[OtdrTrace], tables[OtdrEvent])
         before = state.filter(cause="fiber_loss").select("entity", *FIBER, *SHOT_COLUMNS, baseline=True, carried=True)
         rows = pl.concat([before, shots.with_columns(carried=False)], how="diagonal").sort(
             "entity", "carried", "time", descending=[False, True, False]
@@ -104,33 +101,23 @@ class EventLoss:
         length = SPEED_OF_LIGHT_METERS_PER_NANOSECOND / 2
         pulse = pl.col("pulse_nanoseconds") * length / pl.col("group_index").fill_null(self.group_index)
         near = pl.max_horizontal(pulse, 2 * pl.col("sample_spacing_meters"), pl.lit(self.distance_meters_minimum))
-        now, base = (_exploded(shots, events) for events in (pl.col("events"), pl.col("base").struct.field("events")))
-        matched = (
-            now.join(base, on="shot", suffix="_base")
-            .join(shots.select("shot", near=near), on="shot")
-            .with_columns(apart=(pl.col("distance_meters") - pl.col("distance_meters_base")).abs())
-            .filter(pl.col("apart") <= pl.col("near") + 1e-4 * pl.col("distance_meters").abs())
-            .sort("shot", "distance_meters", "apart")
-            .unique(["shot", "distance_meters"], keep="first", maintain_order=True)
-            .select("shot", "distance_meters", "loss_db_base", "reflectance_db_base", known=pl.lit(True))
-        )
-        compared = now.filter(~pl.col("end")).join(matched, on=["shot", "distance_meters"], how="left")
-        comparable = compared.join(base.select("shot").unique(), on="shot", how="semi").with_columns(
-            loss_grown_db=pl.when("known").then(pl.col("loss_db") - pl.col("loss_db_base")).otherwise("loss_db"),
-            reflectance_grown_db=pl.when("known").then(pl.col("reflectance_db") - pl.col("reflectance_db_base")),
-        )
-        reflects = pl.when("known").then(pl.col("reflectance_grown_db") >= self.reflectance_growth_db).otherwise(
-            pl.col("reflectance_db") > self.reflectance_limit_db
+        now, base = (exploded(shots, events) for events in (pl.col("events"), pl.col("base").struct.field("events")))
+        comparable = compared(
+            now, base, shots.select("shot", near=near), reflectance_growth_db=self.reflectance_growth_db,
+            reflectance_limit_db=self.reflectance_limit_db,
         )  # fmt: skip
-        worst = comparable.with_columns(reflects=reflects.fill_null(value=False)).group_by("shot").agg(
+        brightest = pl.col("reflects"), pl.col("reflectance_db").fill_null(float("-inf"))
+        worst = comparable.group_by("shot").agg(
             pl.col("loss_grown_db").max(),
             explained_db=pl.col("loss_grown_db").clip(lower_bound=0.0).sum(),
             loss_meters=pl.col("distance_meters").sort_by("loss_grown_db", nulls_last=False).last(),
             loss_known=pl.col("known").sort_by("loss_grown_db", nulls_last=False).last(),
+            loss_signature=pl.col("signature").sort_by("loss_grown_db", nulls_last=False).last(),
             reflects=pl.col("reflects").any(),
             reflectance_grown_db=pl.col("reflectance_grown_db").max(),
             reflectance_db=pl.col("reflectance_db").filter(pl.col("reflects")).max(),
-            reflectance_meters=pl.col("distance_meters").filter(pl.col("reflects")).min(),
+            reflectance_meters=pl.col("distance_meters").sort_by(*brightest).last(),
+            reflectance_signature=pl.col("signature").sort_by(*brightest).last(),
         )  # fmt: skip
         ends = [each.filter("end").group_by("shot").agg(pl.col("distance_meters").min()) for each in (now, base)]
         judged = (
@@ -149,61 +136,55 @@ class EventLoss:
             total_grown_db=pl.col("total_loss_db") - base.field("total_loss_db"),
             baseline_at=base.field("time").dt.to_string("iso:strict"),
         )
-        broken = pl.col("base_end_meters") - pl.col("end_meters") > pl.col("near") + 1e-4 * pl.col("base_end_meters")
+        slack = pl.col("near") + DISTANCE_ACCURACY * pl.col("base_end_meters")
+        broken = pl.col("base_end_meters") - pl.col("end_meters") > slack
+        longer = pl.col("end_meters") - pl.col("base_end_meters") > slack
         event = pl.col("loss_grown_db") >= self.loss_growth_db
         span = pl.col("total_grown_db") - pl.col("explained_db").fill_null(0.0) >= self.loss_growth_db
-        broken, event, span = (verdict.fill_null(value=False) for verdict in (broken, event, span))
-        comparable = pl.any_horizontal(
-            pl.col("loss_grown_db", "total_grown_db").is_not_null(),
-            pl.col("base_end_meters", "end_meters").is_not_null(),
-        )
+        broken, longer, event, span = (verdict.fill_null(value=False) for verdict in (broken, longer, event, span))
+        both_ends = pl.all_horizontal(pl.col("base_end_meters", "end_meters").is_not_null())
+        comparable = both_ends | pl.any_horizontal(pl.col("loss_grown_db", "total_grown_db").is_not_null())
         return judged.with_columns(
-            fiber_loss_grade=pl.when(broken).then(2).when(event | span).then(1).when(comparable).then(0),
-            fiber_reflectance_grade=pl.col("reflects").cast(pl.Int64()),
+            fiber_length_grade=pl.when(both_ends).then(longer.cast(pl.Int64())),
+            fiber_loss_grade=pl.when(longer).then(None)
+            .when(broken).then(2).when(event | span).then(1).when(comparable).then(0),
+            fiber_reflectance_grade=pl.when(~longer).then(pl.col("reflects").cast(pl.Int64())),
             loss_code=pl.when(broken).then(pl.lit("break"))
             .when(event & pl.col("loss_known").is_null()).then(pl.lit("new_event"))
             .when(event).then(pl.lit("event"))
             .when(span).then(pl.lit("total_loss")),
+            loss_signature=pl.when(broken).then(pl.lit("break")).when(event).then("loss_signature")
+            .when(span).then(pl.lit("attenuation")),
         )  # fmt: skip
 
     def _findings(self, changes: pl.DataFrame, cause: str) -> pl.DataFrame:
-        loss = cause == "fiber_loss"
-        seen = (
-            ("loss_grown_db", "loss_meters", "total_grown_db", "end_meters", "base_end_meters")
-            if loss
-            else ("reflectance_grown_db", "reflectance_db", "reflectance_meters")
+        about = ["fiber", "direction", "wavelength_nanometers", "baseline_at"]
+        match cause:
+            case "fiber_loss":
+                broken = (pl.col("loss_code") == "break").fill_null(value=False)
+                about += ["loss_grown_db", "loss_meters", "total_grown_db", "end_meters", "base_end_meters"]
+                rows = changes.with_columns(
+                    code=pl.col("loss_code"), signature="loss_signature",
+                    score=pl.when(broken).then(pl.col("base_end_meters") - pl.col("end_meters"))
+                    .otherwise(pl.max_horizontal("loss_grown_db", "total_grown_db")),
+                    threshold=pl.when(broken).then("near").otherwise(self.loss_growth_db),
+                )  # fmt: skip
+            case "fiber_reflectance":
+                about += ["reflectance_grown_db", "reflectance_db", "reflectance_meters"]
+                rows = changes.with_columns(
+                    code=pl.lit("reflectance"), score=pl.col("reflectance_grown_db"),
+                    threshold=pl.lit(self.reflectance_growth_db), signature="reflectance_signature",
+                )  # fmt: skip
+            case _:
+                about += ["end_meters", "base_end_meters"]
+                return findings_frame(
+                    changes.with_columns(
+                        code=pl.lit("longer"), score=pl.col("end_meters") - pl.col("base_end_meters"), threshold="near",
+                        action=pl.lit("open_ticket"),
+                    ).with_columns(evidence(*about)),
+                    self.name, cause, "cable",
+                )  # fmt: skip
+        action = advised(pl.col("signature")).replace_strict(ACTION, default=None, return_dtype=pl.String)
+        return findings_frame(
+            rows.with_columns(action=action).with_columns(evidence(*about, "signature")), self.name, cause, "cable"
         )
-        rows = changes.with_columns(
-            code=pl.col("loss_code") if loss else pl.lit("reflectance"),
-            score=pl.max_horizontal("loss_grown_db", "total_grown_db") if loss else pl.col("reflectance_grown_db"),
-            threshold=pl.lit(self.loss_growth_db if loss else self.reflectance_growth_db),
-            action=pl.lit("replace_cable" if loss else "clean_connector"),
-        ).with_columns(evidence("fiber", "direction", "wavelength_nanometers", "baseline_at", *seen))
-        return findings_frame(rows, self.name, cause, "cable")
-
-
-def _shots(traces: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """One row per shot, with its events in order of distance. A shot may come as a trace, as events, or both."""
-    key = ["cable", "fiber", "direction", "time"]
-    listed = events.filter(pl.col("distance_meters").is_not_null()).sort("distance_meters", "number").group_by(key).agg(
-        events=pl.struct("distance_meters", "loss_db", "reflectance_db", "code")
-    )  # fmt: skip
-    shots = traces.select(*FIBER, "baseline", *(name for name in SHOT_COLUMNS if name != "events")).unique(
-        [*FIBER, "time"], keep="first", maintain_order=True
-    )
-    shots = shots.join(listed, on=key, how="full", nulls_equal=True, coalesce=True)
-    named = pl.concat_str(pl.col(FIBER).cast(pl.String()).fill_null(""), separator="\x1f")
-    return shots.with_columns(entity=named).sort("entity", "time")
-
-
-def _exploded(shots: pl.DataFrame, events: pl.Expr) -> pl.DataFrame:
-    """Events of the shots, one row each: shot, the event's fields, and whether it is the end of the fibre."""
-    rows = (
-        shots.select("shot", event=events)
-        .explode("event", empty_as_null=False)
-        .filter(pl.col("event").is_not_null())
-        .unnest("event")
-    )
-    # SR-4731: the second character is E, O or D at an end (found, out of range, moved by the user).
-    end = pl.col("code").str.slice(1, 1).is_in(["E", "O", "D"]).fill_null(value=False)
-    return rows.with_columns(end=end)

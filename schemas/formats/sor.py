@@ -25,6 +25,7 @@ EVENT_TIME_SECONDS = 1e-10
 SPACING_TIME_SECONDS = 1e-14
 WAVELENGTH_TENTHS_MINIMUM = 4000
 BELOW_NOISE = 65535
+END_CODES = ("E", "D")  # end of the fibre as found, or as the user moved it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +138,8 @@ def decode(
 
     cable, direction: from the message's headers or the command line; the file's own cable id is the second choice, as
     operators seldom fill it in. Reflectance 0.000 and return loss 0.000 mean "none measured" and become null; losses
-    below zero (gainers) stay. length_meters: distance of the event marked as end; null when the span runs out of
-    range. samples_db: level relative to the first sample, falling with distance.
+    below zero (gainers) stay. length_meters: distance of the (first) event marked as end; null when the span runs
+    out of range. samples_db: level relative to the first sample, falling with distance.
     """
     sor = read(data, surroundings)
     rejects: list[Reject] = []
@@ -151,13 +152,13 @@ def decode(
         "fiber": sor.fiber or "1",
         "direction": direction,
     }
-    ends = [sor.meters(event.travel) for event in sor.events if event.code[1:2] == "E"]
+    ends = [sor.meters(event.travel) for event in sor.events if event.code[1:2] in END_CODES]
     levels = pl.Series(sor.samples, dtype=pl.Float64)
     trace = pl.DataFrame([key]).with_columns(
         wavelength_nanometers=pl.lit(_nominal(sor)),
         pulse_nanoseconds=pl.lit(float(sor.pulse_nanoseconds)),
         group_index=pl.lit(sor.group_index),
-        length_meters=pl.lit(ends[-1] if ends else None, pl.Float64),
+        length_meters=pl.lit(min(ends, default=None), pl.Float64),
         total_loss_db=pl.lit(_total_loss(sor.summary), pl.Float64),
         return_loss_db=pl.lit((sor.summary.return_loss_db or None) if sor.summary else None, pl.Float64),
         first_sample_meters=pl.lit(sor.first_sample_meters),

@@ -139,3 +139,54 @@ def test_loss_that_no_event_explains_is_seen_in_the_total():
 
 def test_a_shot_without_events_says_nothing_about_them():
     assert judge(shot(0), shot(1, NEAR, worse(PANEL, loss=2.0), END)).is_empty()
+
+
+def test_what_lies_behind_the_end_of_the_fibre_is_no_event_of_it():
+    ghost = (90.0, 0.9, -20.0, "1F9999LS")
+    assert judge(shot(0, NEAR, PANEL, END), shot(1, NEAR, PANEL, END, ghost)).is_empty()
+
+
+def test_a_fibre_that_ends_farther_away_is_another_one_and_not_compared():
+    findings = judge(shot(0, NEAR, PANEL, END), shot(1, NEAR, worse(PANEL, loss=1.0), worse_end(20.0)))
+    assert said(findings) == [(1, "fiber_length", "c1", "longer", True)]
+    assert findings["severity"].to_list() == ["ticket"]
+
+
+def worse_end(moved):
+    return (END[0] + moved, None, *END[2:])
+
+
+@pytest.mark.parametrize(
+    ("events", "signature", "action"),
+    [
+        ((NEAR, (25.0, 0.3, -30.0, "1F9999LS"), END), "dirty_connector", "clean_connector"),
+        ((NEAR, (25.0, 1.5, -30.0, "1F9999LS"), END), "dirty_connector", "clean_connector"),
+        ((NEAR, (25.0, 1.5, -15.0, "1F9999LS"), END), "open_connector", "reseat"),
+        ((NEAR, (25.0, 1.0, -53.0, "1F9999LS"), END), "misaligned_connector", "reseat"),
+        ((NEAR, PANEL, (40.0, 0.8, None, "0F9999LS"), END), "bend", "replace_cable"),
+        ((NEAR, PANEL, (40.0, 0.8, -35.0, "1F9999LS"), END), "crack", "replace_cable"),
+        ((NEAR, (12.0, None, -15.0, "1E9999LS")), "break", "replace_cable"),
+    ],
+    ids=["dirt reflects", "dirt reflects and loses", "air gap", "strained", "bend", "crack", "break"],
+)
+def test_the_signature_of_the_damage_says_what_to_do(events, signature, action):
+    findings = judge(shot(0, NEAR, PANEL, END), shot(1, *events))
+    assert {json.loads(each)["signature"] for each in findings["evidence"]} == {signature}
+    assert set(findings["action"]) == {action}
+
+
+def test_a_span_that_loses_more_without_an_event_is_the_fibre_itself():
+    findings = judge(shot(0, NEAR, PANEL, END, total=0.5), shot(1, NEAR, PANEL, END, total=1.1))
+    assert json.loads(findings["evidence"][0])["signature"] == "attenuation"
+
+
+def test_an_event_just_before_the_end_is_not_the_end():
+    before_end = (49.5, 0.8, None, "0F9999LS")
+    assert said(judge(shot(0, NEAR, PANEL, END), shot(1, NEAR, PANEL, before_end, END))) == [
+        (1, "fiber_loss", "c1", "new_event", True)
+    ]
+
+
+def test_a_break_is_scored_by_the_metres_that_are_missing():
+    findings = judge(shot(0, NEAR, PANEL, END), shot(1, NEAR, (12.0, None, -15.0, "1E9999LS")))
+    assert findings.select("score", "threshold").rows() == [(38.0, 1.0)]
