@@ -13,5 +13,6 @@ class Power(dy.Schema):
     volts = reading("volts", 0, 2000, "line to line, rms")
     volts_minimum = reading("volts", 0, 2000, "lowest half-cycle since the last sample")
     amps = reading("amperes", 0, 10000, "current per phase")
+    rated_amps = reading("amperes", 0, 10000, "what the circuit may carry continuously, after derating")
     watts = reading("watts", 0, 1e7, "active power")
     breaker = word("breaker state", "closed", "open", "tripped")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 
 import dataframely as dy
@@ -9,10 +10,12 @@ import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, windows
 from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, Floats, scan, toward, weight_of
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import CoolantLoop
+from schemas.job import Maintenance
 
 QUANTITIES = ("level", "temperature", "return_pressure", "supply_pressure", "flow")
 MEMORY = ("age_seconds", "rope", *(f"{name}_{mean}" for name in QUANTITIES for mean in ("now", "normal")))
@@ -33,7 +36,9 @@ class CoolantLeak:
     that quantity is abnormal. level: normal - now > level_lost_percent while |temperature - its normal| <
     temperature_kelvin. pressure: normal - now > pressure_lost_share of normal at both ends that report, the one
     before the pumps among them, while flow is within flow_share of its normal. A signal count that lasts for_seconds
-    is stated; it clears after clear_seconds.
+    is stated; it clears after clear_seconds. In maintenance of the CDU, or of the superblock or pod that holds all its
+    nodes, a loop is drained and filled: level and pressure say nothing then and for three now_seconds after it, and
+    their normals begin anew. A wet rope is a wet rope.
 
     level_lost_percent 1.5: 2 K on 500 L of PG25 (4e-4 per K) are 0.4 L, under 1 % of a 50 L reservoir (an assumption).
     temperature_kelvin 2: the same. pressure_lost_share 0.08: above the ripple of pumps (an assumption; set it per
@@ -53,19 +58,25 @@ class CoolantLeak:
     clear_seconds: float = 60.0
 
     name: ClassVar[str] = "coolant.leak"
-    reads: ClassVar[tuple[type[dy.Schema], ...]] = (CoolantLoop,)
+    reads: ClassVar[tuple[type[dy.Schema], ...]] = (CoolantLoop, Maintenance)
+    # One row per CDU, and one per open plan (`plan` is true: the entity is what it is over).
     keeps: ClassVar[pl.Schema] = pl.Schema(
-        {**GRADE_COLUMNS, "time": UTC_MICROSECONDS, **dict.fromkeys(MEMORY, pl.Float64())}
-    )
+        {
+            **GRADE_COLUMNS, "time": UTC_MICROSECONDS, **dict.fromkeys(MEMORY, pl.Float64()), "plan": pl.Boolean(),
+            **PLAN_COLUMNS,
+        }
+    )  # fmt: skip
 
     def detect(
         self,
         tables: Mapping[type[dy.Schema], pl.DataFrame],
         state: pl.DataFrame,
-        context: Context,  # noqa: ARG002  # the protocol's
+        context: Context,
     ) -> Detection:
         """Findings on CDUs: coolant_leak."""
         quantities = ("leak_state", "level_percent", "supply_celsius", "return_pressure_kpa", "supply_pressure_kpa")
+        plans = pl.concat([state.filter("plan").select(PLAN_COLUMNS.names()), windows(tables[Maintenance])])
+        state = state.filter(~pl.col("plan"))
         told = tables[CoolantLoop].filter(pl.any_horizontal(pl.col(quantities).is_not_null()))
         wet = pl.col("leak_state").replace_strict(
             {"warning": 1.0, "critical": 1.0}, default=0.0, return_dtype=pl.Float64()
@@ -80,21 +91,31 @@ class CoolantLeak:
             supply_pressure="supply_pressure_kpa",
             flow="flow_liters_per_minute",
         )  # fmt: skip
+        settles = timedelta(seconds=3 * self.now_seconds)
+        planned = during(rows, loops_in(plans, context.topology), by="entity", after=settles)
+        rows = rows.with_columns(planned.cast(pl.Float64).alias("planned"))
         walked, memory = scan(
             rows.sort("entity", "time"), state.select("entity", "time", *MEMORY),
-            inputs=("rope", *QUANTITIES), memory=MEMORY, outputs=OUTPUTS, step=self._step,
+            inputs=("planned", "rope", *QUANTITIES), memory=MEMORY, outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
         samples = walked.with_columns(grade=pl.col("signals").clip(0, 2).cast(pl.Int64()))
         changes, after = graded_levels(
             samples, state.select(GRADE_COLUMNS.names()),
             for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        kept = memory.join(after, on="entity", how="left").select(self.keeps.names()).sort("entity")
-        return Detection(self._findings(changes), kept)
+        kept = pl.concat([
+            memory.join(after, on="entity", how="left").with_columns(plan=pl.lit(value=False)),
+            still_needed(plans, context.now, settles).with_columns(plan=pl.lit(value=True)),
+        ], how="diagonal")  # fmt: skip
+        nothing = pl.DataFrame(schema=self.keeps)
+        kept = pl.concat([nothing, kept], how="diagonal").select(self.keeps.names())
+        return Detection(self._findings(changes), kept.sort("plan", "entity", *PLAN_COLUMNS.names()))
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
-        elapsed = sample["elapsed_seconds"]
-        age = np.where(np.isnan(elapsed), 0.0, memory["age_seconds"] + elapsed)
+        elapsed, planned = sample["elapsed_seconds"], sample["planned"] == 1
+        begins = np.isnan(elapsed) | planned
+        memory = {**memory, **{name: np.where(planned, np.nan, memory[name]) for name in MEMORY[2:]}}
+        age = np.where(begins, 0.0, memory["age_seconds"] + elapsed)
         lost, now = {}, {}
         after: dict[str, Floats] = {"age_seconds": age}
         grown = np.nan_to_num(elapsed / (np.minimum(age, self.normal_seconds) + elapsed))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 
 import dataframely as dy
@@ -10,9 +11,12 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.levels import LEVEL_COLUMNS, levels
+from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, windows
+from detectors.silence import intervals
 from detectors.stats.scan import Arrays, scan, toward, weight_of
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import CoolantLoop, CoolantPump
+from schemas.job import Maintenance
 
 LOOP_MEMORY = ("flow_normal", "rise_normal", "rise_before")
 LOOP_OUTPUTS = ("normal_flow_liters_per_minute", "rise_over_normal_kelvin", "rise_kelvin_per_second")
@@ -31,14 +35,19 @@ class PumpFailure:
     Formula: normal = exponentially weighted mean over normal_seconds, held still while the value is abnormal.
     A loop sample is suspect when flow < (1 - flow_drop / 2) normal and bad when flow < (1 - flow_drop) normal, while
     a pump's speed or power is below its own normal by more than pump_drop, having fallen no longer than
-    together_seconds before the flow did. Where no pump has reported for pump_silent_seconds, a rise of return
-    over supply by rise_kelvin stands in for it. The level begins with a bad sample after a suspect one, so that one
-    odd sample is never enough; it ends when samples have not been suspect for clear_seconds.
+    together_seconds before the flow did. A pump that has missed a sample while another of its CDU goes on counts as
+    fallen since then: a drive that loses its feed says nothing more. Where no pump has reported for
+    pump_silent_seconds, a rise of return over supply by rise_kelvin stands in for it. The level begins with a bad
+    sample after a suspect one, so that one odd sample is never enough; it ends when samples have not been suspect for
+    clear_seconds.
+    Not a failure: what happens in maintenance of the CDU, or of the superblock or pod that holds all its nodes, until
+    clear_seconds after it. But a loop with less than planned_flow of its normal whose return is hotter than usual by
+    rise_kelvin is one then too: heat that nobody carries away was not planned.
 
     flow_drop 0.3: pump-loss rule of domain.md 4.6. pump_drop 0.15, its half: the pump moves before the flow.
     power_drop 0.4: what a speed lower by 0.15 costs, 1 - 0.85^3. normal_seconds 60: both pumps driven down slowly
     (half the speed over five minutes) stay within 17 % of such a normal. gpu_celsius and throttle_celsius: a loaded
-    H100 SXM and where it acts (domain.md 4.1, 4.6).
+    H100 SXM and where it acts (domain.md 4.1, 4.6). planned_flow 0.5: one of two pumps leaves 0.6.
 
     Cannot see: a pump that fails over many minutes; a lost pump whose peers make up for it (flow is what counts).
     Flow that falls while the pumps run steadily is a restriction, another detector's.
@@ -51,6 +60,7 @@ class PumpFailure:
     together_seconds: float = 60.0
     pump_silent_seconds: float = 5.0
     rise_kelvin: float = 1.0
+    planned_flow: float = 0.5
     clear_seconds: float = 5.0
     plate_joules_per_kelvin: float = 510.0
     gpu_power_watts: float = 700.0
@@ -58,14 +68,16 @@ class PumpFailure:
     throttle_celsius: float = 87.0
 
     name: ClassVar[str] = "coolant.pump_failure"
-    reads: ClassVar[tuple[type[dy.Schema], ...]] = (CoolantLoop, CoolantPump)
-    # One row per CDU (pump = "") and one per pump: the memory of its baselines and, for a CDU, the level.
+    reads: ClassVar[tuple[type[dy.Schema], ...]] = (CoolantLoop, CoolantPump, Maintenance)
+    # One row per CDU (pump = "") and one per pump: the memory of its baselines and, for a CDU, the level. One row per
+    # open plan, without a pump.
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
             "cdu": pl.String(), "pump": pl.String(), "time": UTC_MICROSECONDS,
             **dict.fromkeys((*LOOP_MEMORY, *PUMP_MEMORY), pl.Float64()),
             "fell_since": UTC_MICROSECONDS, "low_since": UTC_MICROSECONDS, "suspect_since": UTC_MICROSECONDS,
             **{f"level_{name}": dtype for name, dtype in LEVEL_COLUMNS.items() if name != "entity"},
+            **PLAN_COLUMNS,
         }
     )  # fmt: skip
 
@@ -73,20 +85,27 @@ class PumpFailure:
         self,
         tables: Mapping[type[dy.Schema], pl.DataFrame],
         state: pl.DataFrame,
-        context: Context,  # noqa: ARG002  # the protocol's
+        context: Context,
     ) -> Detection:
         """Findings on CDUs: coolant_pump_failure."""
+        plans = pl.concat([
+            state.filter(pl.col("pump").is_null()).select(PLAN_COLUMNS.names()), windows(tables[Maintenance])
+        ])  # fmt: skip
         pumps, pump_state = self._pumps(tables[CoolantPump], state.filter(pl.col("pump") != NO_PUMP))
         loops_before = state.filter(pl.col("pump") == NO_PUMP)
         loops, loop_memory = self._loops(tables[CoolantLoop], loops_before)
-        judged, after = self._judge(loops, pumps, loops_before)
+        silent_after = intervals(1, context.intervals_seconds["coolant_pump"])
+        judged, after = self._judge(loops, pumps, loops_before, silent_after)
+        judged = self._unplanned(judged, loops_in(plans, context.topology))
         changes, level_after = levels(judged, _level_of(loops_before), clear_seconds=self.clear_seconds)
         loop_state = (
             loop_memory.join(after, on="entity", how="left")
             .join(_stored(level_after), on="entity", how="left")
             .with_columns(cdu="entity", pump=pl.lit(NO_PUMP))
         )
-        kept = pl.concat([_fitted(loop_state, self.keeps), _fitted(pump_state, self.keeps)]).sort("cdu", "pump")
+        clear = timedelta(seconds=self.clear_seconds)
+        parts = (loop_state, pump_state, still_needed(plans, context.now, clear))
+        kept = pl.concat([_fitted(part, self.keeps) for part in parts]).sort("cdu", "pump", *PLAN_COLUMNS.names())
         return Detection(self._findings(changes), kept)
 
     def _pumps(self, rows: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -155,8 +174,15 @@ class PumpFailure:
             "rise_kelvin_per_second": speed_of_rise,
         }
 
+    def _unplanned(self, judged: pl.DataFrame, loops: pl.DataFrame) -> pl.DataFrame:
+        """Without the verdict of bad samples that maintenance of the loop explains: they say nothing."""
+        planned = during(judged, loops, by="entity", after=timedelta(seconds=self.clear_seconds))
+        boils = (pl.col("share") < self.planned_flow) & (pl.col("rise_over_normal_kelvin") > self.rise_kelvin)
+        meant = planned & judged.select(meant=pl.col("bad") & ~boils.fill_null(value=False))["meant"]
+        return judged.with_columns(bad=pl.when(~meant.fill_null(value=False)).then("bad"))
+
     def _judge(
-        self, loops: pl.DataFrame, pumps: pl.DataFrame, before: pl.DataFrame
+        self, loops: pl.DataFrame, pumps: pl.DataFrame, before: pl.DataFrame, silent_after: timedelta
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Loop samples with a verdict (bad) and evidence; and since when flow was low and the loop suspect."""
         carried = before.select("time", "low_since", "suspect_since", entity="cdu", carried=pl.lit(True))
@@ -170,7 +196,9 @@ class PumpFailure:
             .otherwise(pl.col("share") < 1 - self.flow_drop / 2)
         )
         rows = _run_start(rows.with_columns(bad=low), "low_since")
-        rows = rows.join(self._pumps_at(rows, pumps), on=["entity", "time"], how="left", maintain_order="left")
+        rows = rows.join(
+            self._pumps_at(rows, pumps, silent_after), on=["entity", "time"], how="left", maintain_order="left"
+        )
         together = pl.duration(seconds=self.together_seconds)
         pump_fell = pl.col("pump_fell_since") >= pl.col("low_since") - together
         hotter = (pl.col("rise_over_normal_kelvin") > self.rise_kelvin) & (pl.col("pumps_known").fill_null(0) == 0)
@@ -185,20 +213,28 @@ class PumpFailure:
         after = rows.group_by("entity").agg(pl.col("low_since", "suspect_since").last())
         return rows.filter(~pl.col("carried")).drop("carried"), after
 
-    def _pumps_at(self, rows: pl.DataFrame, pumps: pl.DataFrame) -> pl.DataFrame:
-        """What each loop's pumps last said at each of the loop's samples."""
+    def _pumps_at(self, rows: pl.DataFrame, pumps: pl.DataFrame, silent_after: timedelta) -> pl.DataFrame:
+        """What each loop's pumps last said at each of the loop's samples. A pump that is silent while another is not
+        fell when its next sample was due.
+        """
         wanted = rows.filter(~pl.col("carried")).select("entity", "time")
         each = wanted.join(pumps.select("cdu", "pump").unique(), left_on="entity", right_on="cdu").sort("time")
         latest = each.join_asof(
-            pumps.sort("time").select("time", "speed_rpm", "fell_since", "pump", entity="cdu", said=pl.lit(True)),
-            on="time", by=["entity", "pump"], tolerance=f"{round(self.pump_silent_seconds * 1000)}ms",
-            check_sortedness=False,
-        )  # fmt: skip
-        return latest.filter("said").sort("pump").group_by("entity", "time").agg(
+            pumps.sort("time").select("speed_rpm", "fell_since", "pump", entity="cdu", said_at="time"),
+            left_on="time", right_on="said_at", by=["entity", "pump"], coalesce=False, check_sortedness=False,
+        ).filter(pl.col("said_at").is_not_null())  # fmt: skip
+        since = pl.col("time") - pl.col("said_at")
+        silent = since > silent_after
+        alone = silent & (~silent).any().over("entity", "time")
+        fell = pl.coalesce("fell_since", pl.when(alone).then(pl.col("said_at") + silent_after))
+        latest = latest.with_columns(silent=alone, fell_since=fell, speed_rpm=pl.when(~alone).then("speed_rpm"))
+        heard = alone | (since <= timedelta(seconds=self.pump_silent_seconds))
+        return latest.filter(heard).sort("pump").group_by("entity", "time").agg(
             pump_fell_since=pl.col("fell_since").max(),
             pumps_known=pl.len(),
             pump_speeds_rpm=pl.col("speed_rpm"),
             pumps_fallen=pl.col("pump").filter(pl.col("fell_since").is_not_null()),
+            pumps_silent=pl.col("pump").filter("silent"),
         )  # fmt: skip
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
@@ -217,6 +253,7 @@ class PumpFailure:
         ).with_columns(
             evidence(
                 "flow_liters_per_minute", "normal_flow_liters_per_minute", "pump_speeds_rpm", "pumps_fallen",
+                "pumps_silent",
                 "rise_kelvin_per_second", "seconds_to_throttle",
             )
         )  # fmt: skip

@@ -23,10 +23,11 @@ class MemoryErrors:
     What it looks like: the counter of uncorrectable ECC errors rises, usually with XID 48, 94 or 95, sometimes in the
     counter alone (a GPU that degrades can stall the very library that logs its events: NVSentinel issue 1748).
     Formula: `errors` or more new ones within `hold_seconds`; the level ends when the window is clean. The first value
-    seen is no error, as counters start anywhere; a fall is a reset and from there it counts anew.
+    seen is no error, as counters start anywhere; a fall is a reset, after which it counts from zero.
     Defaults: 1, as DCGM fails a GPU at any volatile double-bit error and gcm at any above 0. 3600 s: as gpu.xid, a
     reset with its checks takes up to half an hour.
-    Cannot see: errors in the first sample after a reset; whether the error was contained (XID 94) or hit the context.
+    Cannot see: a counter that a reset has brought back to where it was; whether the error was contained (XID 94) or
+    hit the context.
     """
 
     errors: int = 1
@@ -52,7 +53,7 @@ class MemoryErrors:
     ) -> Detection:
         rows = tables[Gpu].select("node", "gpu", "time", COUNTER)
         totals = state.filter(row=TOTAL).select("node", "gpu", COUNTER)
-        rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters=[COUNTER])
+        rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters={COUNTER: None})
         rises = rose.select(GPU_ID, "time", amount=COUNTER)
         changes, recent = crowded(
             rises, state.filter(row=RECENT).select(RECENT_COLUMNS.names()), now=context.now,
@@ -65,4 +66,4 @@ class MemoryErrors:
         )  # fmt: skip
         kept = [totals_after.with_columns(row=pl.lit(TOTAL)), recent.with_columns(row=pl.lit(RECENT))]
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(findings_frame(said, self.name, "gpu_memory", "gpu")), after.sort(pl.all()))
+        return Detection(ordered(findings_frame(said, self.name, "gpu_memory", "gpu")), after)

@@ -54,7 +54,7 @@ class NvlinkErrors:
     ) -> Detection:
         rows = tables[Gpu].select("node", "gpu", "time", *COUNTERS)
         totals = state.filter(row=TOTAL).select("node", "gpu", *COUNTERS)
-        rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters=COUNTERS)
+        rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters=dict.fromkeys(COUNTERS))
         crc, replays, recoveries = (pl.col(name) for name in COUNTERS)
         rises = rose.select(
             GPU_ID, "time", *COUNTERS, amount=crc + self.replay_weight * replays + self.recovery_weight * recoveries
@@ -74,4 +74,4 @@ class NvlinkErrors:
         )  # fmt: skip
         kept = [totals_after.with_columns(row=pl.lit(TOTAL)), recent.with_columns(row=pl.lit(RECENT))]
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(findings_frame(said, self.name, "gpu_nvlink", "gpu")), after.sort(pl.all()))
+        return Detection(ordered(findings_frame(said, self.name, "gpu_nvlink", "gpu")), after)

@@ -15,6 +15,7 @@ from schemas.gpu import Gpu
 
 TOTAL, RECENT = "total", "recent"
 COUNTER = "pcie_replay_total"
+COUNTER_BITS = 32  # NVML
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class PcieReplays:
     ) -> Detection:
         rows = tables[Gpu].select("node", "gpu", "time", COUNTER)
         totals = state.filter(row=TOTAL).select("node", "gpu", COUNTER)
-        rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters=[COUNTER])
+        rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters={COUNTER: COUNTER_BITS})
         speeds = tables[Gpu].join(rose, on=["node", "gpu", "time"], how="semi").select("node", "gpu", "time", SPEED)
         weight = (FULL_GIGATRANSFERS_PER_SECOND / pl.col("gigatransfers_per_second")).round().cast(pl.Int64)
         rises = rose.join(speeds, on=["node", "gpu", "time"], how="left", maintain_order="left").select(
@@ -70,4 +71,4 @@ class PcieReplays:
         )  # fmt: skip
         kept = [totals_after.with_columns(row=pl.lit(TOTAL)), recent.with_columns(row=pl.lit(RECENT))]
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(findings_frame(said, self.name, "gpu_pcie", "gpu")), after.sort(pl.all()))
+        return Detection(ordered(findings_frame(said, self.name, "gpu_pcie", "gpu")), after)

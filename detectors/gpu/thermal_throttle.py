@@ -36,12 +36,21 @@ class ThermalThrottle:
     a load step can touch the limit for a sample; 30 s clear. 3 C: an H100 slows at a margin of 0 to -2 C, and the
     reading is whole degrees. Margins and no absolute temperature: limits differ between boards (83 to 95 C).
     The margin alone never alarms: boards that do not support it report 0 or negative (gpud pull request 1208).
-    Cannot see: heat before the limit (coolant detectors do), throttling between two samples.
+    Where the exporter gives no reasons (DCGM's are off by default), a sample is bad when the clock is below
+    `clock_ratio` of the median of its host at that instant and the core is `hotter_kelvin` above the median core;
+    either alone has other causes. 0.9 as in gpu.clock_loss; 10 K, as a limit lies 20 K above a well cooled core and a
+    slowed one holds there; `peers_minimum` readings make a median. code: thermal_slowdown, or hot_and_slow without
+    reasons.
+    Cannot see: a whole host that is hot, where no reasons are given; heat before the limit (coolant detectors do);
+    throttling between two samples.
     """
 
     sustained_seconds: float = 5.0
     clear_seconds: float = 30.0
     margin_celsius: float = 3.0
+    clock_ratio: float = 0.9
+    hotter_kelvin: float = 10.0
+    peers_minimum: int = 4
 
     @property
     def name(self) -> str:
@@ -64,11 +73,24 @@ class ThermalThrottle:
         thermal = reasons.and_(CLOCKS_EVENT_SOFTWARE_THERMAL | CLOCKS_EVENT_HARDWARE_THERMAL) != 0
         near_limit = (pl.col("thermal_margin_celsius") <= self.margin_celsius).fill_null(value=False)
         slowed_by_heat = (reasons.and_(CLOCKS_EVENT_HARDWARE_SLOWDOWN) != 0) & near_limit
-        samples = slot_samples(tables[Gpu], thermal | slowed_by_heat, state, *SEEN)
+        rows, bad = tables[Gpu], thermal | slowed_by_heat
+        if rows["clocks_event_reasons"].null_count():
+            rows = rows.with_columns(hot_and_slow=self._hot_and_slow())
+            bad = pl.when(reasons.is_null()).then("hot_and_slow").otherwise(bad)
+        samples = slot_samples(rows, bad, state, *SEEN)
         changes, after = levels(samples, state, for_seconds=self.sustained_seconds, clear_seconds=self.clear_seconds)
         said = changes.with_columns(
-            evidence(*SEEN), code=pl.lit("thermal_slowdown"), severity=pl.lit("page"), action=pl.lit("raise_flow"),
+            evidence(*SEEN), severity=pl.lit("page"), action=pl.lit("raise_flow"),
             score=seconds(pl.col("time") - pl.col("first_bad_at")),
             threshold=pl.lit(self.sustained_seconds),
+            code=pl.when(reasons.is_null()).then(pl.lit("hot_and_slow")).otherwise(pl.lit("thermal_slowdown")),
         )  # fmt: skip
         return Detection(ordered(findings_frame(said, self.name, "gpu_thermal_throttle", "gpu")), after)
+
+    def _hot_and_slow(self) -> pl.Expr:
+        """Whether a sample is slower and hotter than the GPUs of its host at that instant; null where nobody knows."""
+        clock, core, host = pl.col("sm_clock_megahertz"), pl.col("temperature_celsius"), ["node", "time"]
+        slow = clock < self.clock_ratio * clock.median().over(host)
+        hot = core >= core.median().over(host) + self.hotter_kelvin
+        known = pl.min_horizontal(clock.count().over(host), core.count().over(host)) >= self.peers_minimum
+        return pl.when(known).then(slow & hot)

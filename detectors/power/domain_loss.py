@@ -11,12 +11,15 @@ from detectors.contract import Context, Detection, evidence, findings_frame, ord
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, clean_ends, forgiven, spread, still_needed, windows
 from detectors.power.domain_silence import DOMAIN_EVIDENCE, Heard, SilenceRules, nodes_fed_once, silent_domains
-from detectors.silence import intervals, silences
+from detectors.silence import intervals, proven, silences
+from detectors.together import Scope, Together
 from schemas.columns import UTC_MICROSECONDS
+from schemas.coolant import CoolantLoop
+from schemas.gpu import Gpu
 from schemas.job import Heartbeat, JobEvent, Maintenance
 from schemas.power import Power
 
-METER, NODE, LEVEL, PLAN = "meter", "node", "level", "plan"
+METER, NODE, LOOP, LEVEL, PLAN = "meter", "node", "loop", "level", "plan"
 SEEN = ("volts", "normal_volts", "breaker", *DOMAIN_EVIDENCE)
 
 
@@ -34,10 +37,14 @@ class PowerDomainLoss:
     Defaults: half the voltage is below every ride-through curve (ITIC allows 70 % for 0.5 s); two faults of one
     16-node domain within 10 s by chance come once in 34 years (domain.md 4.3).
     Not a loss: a meter silent alone; silent nodes behind a healthy meter; nodes with a second feed, which count
-    neither way; what a clean end of the job or maintenance explains. (a) is not judged under maintenance of the PDU.
+    neither way; nodes whose host reports on; what a clean end of the job or maintenance explains. (a) is not judged
+    under maintenance of the PDU. Nor is silence that the collector explains, which telemetry.stale tells
+    (detectors/together.py): (b) and (c) need neighbours that go on, and the nodes' coolant unit among them where it
+    sends at all.
     Ends when the meter speaks of `back_share` of normal with a closed breaker, or, where the meter is silent, when a
     silent node beats again. Onset: the bad sample, or the newest beat of the nodes that fell silent.
-    Cannot see: loss of one phase that the line voltage hides; domains whose nodes all have two feeds, unless (a).
+    Cannot see: loss of one phase that the line voltage hides; domains whose nodes all have two feeds, unless (a);
+    that a collector serves just one domain, with its meter and without its coolant unit.
     """
 
     lost_share: float = 0.5
@@ -55,19 +62,20 @@ class PowerDomainLoss:
 
     @property
     def reads(self) -> tuple[type[dy.Schema], ...]:
-        return (Power, Heartbeat, JobEvent, Maintenance)
+        return (Power, Heartbeat, JobEvent, Maintenance, Gpu, CoolantLoop)
 
     @property
     def keeps(self) -> pl.Schema:
-        """One row per meter (last sample, voltage peak), per node (last beat), per domain ever lost, per open plan.
+        """One row per meter (last sample, voltage peak), node (last beat), loop, domain ever lost, and open plan.
 
         `told`: whether the silence after `time` has been judged. `peak`: see `_normal_volts`. `onset`: of the level.
+        `proof`: first row that shows that the host of a silent node lives. `host`: a node sends such rows at all.
         """
         return pl.Schema(
             {
                 "row": pl.String(), **LEVEL_COLUMNS, "job": pl.String(), "told": pl.Boolean(), "volts": pl.Float64(),
                 "peak": pl.Float64(), "onset": UTC_MICROSECONDS, "kind": pl.String(), "starts_at": UTC_MICROSECONDS,
-                "ends_at": UTC_MICROSECONDS,
+                "ends_at": UTC_MICROSECONDS, "proof": UTC_MICROSECONDS, "host": pl.Boolean(), "first": UTC_MICROSECONDS,
             }
         )  # fmt: skip
 
@@ -86,12 +94,18 @@ class PowerDomainLoss:
         meter_gaps, meters_after = silences(
             samples.select(meters_before.columns), meters_before, by=["entity"], now=context.now, limit=meter_limit
         )
-        nodes_before = state.filter(row=NODE).select("entity", "time", "job", "told")
-        beats = tables[Heartbeat].select("time", "job", entity="node", told=pl.lit(False)).select(nodes_before.columns)
-        node_gaps, nodes_after = silences(beats, nodes_before, by=["entity"], now=context.now, limit=node_limit)
-        node_gaps = node_gaps.with_columns(at=pl.col("time") + node_limit)
+        nodes_before = state.filter(row=NODE).select("entity", "time", "job", "told", "proof")
+        beats = tables[Heartbeat].select(
+            "time", "job", entity="node", told=pl.lit(False), proof=pl.lit(None, UTC_MICROSECONDS)
+        ).select(nodes_before.columns)  # fmt: skip
+        missed = intervals(1, context.intervals_seconds["heartbeat"])
+        paused, nodes_after = silences(beats, nodes_before, by=["entity"], now=context.now, limit=missed)
+        paused = _proven(paused, tables[Gpu], missed).with_columns(at=pl.col("time") + node_limit)
+        standing = _standing(state, nodes_after, beats, tables[Gpu])
+        node_gaps = paused.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("time") > node_limit)
         meant = forgiven(node_gaps, spread_plans, {"node": "entity", "job": "job"}, at="at", limit=node_limit)
         node_gaps = node_gaps.with_columns(meant=meant & ~node_gaps["told"])
+        together, loops_after = self._together(paused, standing, spread_plans, tables[CoolantLoop], state, context)
         fed = nodes_fed_once(context.topology)
         rules = SilenceRules(
             metered_share=self.metered_share, unmetered_share=self.unmetered_share,
@@ -100,11 +114,13 @@ class PowerDomainLoss:
             meter_interval=timedelta(seconds=context.intervals_seconds["power"]),
         )  # fmt: skip
         decisions = silent_domains(
-            Heard(node_gaps, _known_since(nodes_before, beats)),
+            Heard(_unheard(node_gaps), _known_since(nodes_before, beats)),
             Heard(meter_gaps.with_columns(at=pl.col("time") + meter_limit), _known_since(meters_before, samples)),
             fed, rules,
         )  # fmt: skip
         decisions = decisions.filter(~forgiven(decisions, spread_plans, {"pdu": "entity"}, at="time", limit=node_limit))
+        asked = decisions.select("first_silent_node", "onset", "time").iter_rows()
+        decisions = decisions.filter(pl.Series([not together.common(*each) for each in asked], dtype=pl.Boolean))
         returns = _returns(node_gaps, fed, meters_before, samples, meter_limit)
         verdicts = pl.concat([self._metered(samples, spread_plans), decisions, returns], how="diagonal")
         before = state.filter(row=LEVEL).select(*LEVEL_COLUMNS.names(), "onset")
@@ -112,13 +128,40 @@ class PowerDomainLoss:
         lasting = pl.col("until").is_null()
         kept = [
             _told(meters_after, meter_gaps.filter(lasting)).with_columns(row=pl.lit(METER)),
-            _told(nodes_after, node_gaps.filter(lasting))
-            .join(node_gaps.filter(lasting & pl.col("meant")), on="entity", how="anti").with_columns(row=pl.lit(NODE)),
+            _told(nodes_after.drop("proof"), node_gaps.filter(lasting))
+            .join(node_gaps.filter(lasting & pl.col("meant")), on="entity", how="anti")
+            .join(paused.filter(lasting).select("entity", "proof"), on="entity", how="left")
+            .join(standing, on="entity", how="left").with_columns(row=pl.lit(NODE)),
+            loops_after.with_columns(row=pl.lit(LOOP)),
             levels_after.with_columns(row=pl.lit(LEVEL)),
             still_needed(plans, context.now, node_limit).with_columns(row=pl.lit(PLAN)),
         ]  # fmt: skip
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
         return Detection(ordered(findings_frame(said, self.name, "power_domain_lost", "pdu")), after.sort(pl.all()))
+
+    @staticmethod
+    def _together(  # noqa: PLR0913, PLR0917  # silences, who is known, and what the loops say
+        paused: pl.DataFrame, standing: pl.DataFrame, plans: pl.DataFrame, loop_rows: pl.DataFrame,
+        state: pl.DataFrame, context: Context,
+    ) -> tuple[Together, pl.DataFrame]:  # fmt: skip
+        beat, loop = (timedelta(seconds=context.intervals_seconds[name]) for name in ("heartbeat", "coolant_loop"))
+        loops, loops_after = silences(
+            loop_rows.select("time", entity="cdu").select("entity", "time"),
+            state.filter(row=LOOP).select("entity", "time"), by=["entity"], now=context.now, limit=2 * loop,
+        )  # fmt: skip
+        meant = forgiven(
+            paused,
+            plans,
+            {"node": "entity", "job": "job"},
+            at="at",
+            limit=intervals(3, context.intervals_seconds["heartbeat"]),
+        )
+        scope = Scope(
+            topology=context.topology, interval=beat, loop_interval=loop,
+            hosts=frozenset(standing.filter("host")["entity"]),
+        )  # fmt: skip
+        known = standing.select("entity", since="first")
+        return Together(paused.filter(~meant), known, loops, scope), loops_after
 
     def _normal_volts(self, rows: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
         """Samples with normal_volts: the fading peak of what two samples in a row agreed on.
@@ -155,6 +198,25 @@ class PowerDomainLoss:
         bad = said.filter("bad")
         meant = bad.filter(forgiven(bad, plans, {"pdu": "entity"}, at="time", limit=timedelta(0)))
         return said.join(meant.select("entity", "time"), on=["entity", "time"], how="anti", maintain_order="left")
+
+
+def _proven(gaps: pl.DataFrame, gpus: pl.DataFrame, missed: timedelta) -> pl.DataFrame:
+    hosts = gpus.select("time", id="node")
+    return proven(gaps.rename({"entity": "id"}), hosts, missed).rename({"id": "entity"})
+
+
+def _unheard(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Silences at whose deadline the host has not spoken otherwise; those of others count as beats."""
+    return gaps.filter(pl.col("proof").is_null() | (pl.col("proof") > pl.col("at")))
+
+
+def _standing(state: pl.DataFrame, after: pl.DataFrame, beats: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
+    """entity, first (beat) and host (whether it sends more than beats) of every node that is known."""
+    firsts = pl.concat([state.filter(row=NODE).select("entity", "first"), beats.select("entity", first="time")])
+    firsts = firsts.group_by("entity").agg(pl.col("first").min())
+    hosts = pl.concat([state.filter("host")["entity"], gpus["node"].unique()]).unique()
+    known = after.select("entity").join(firsts, on="entity", how="left")
+    return known.with_columns(host=pl.col("entity").is_in(hosts.implode()))
 
 
 def _known_since(before: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

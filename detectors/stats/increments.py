@@ -4,12 +4,13 @@ Counters of healthy hardware hardly move, so everything here is sparse: state ho
 the few increments of the window.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import polars as pl
 
 from schemas.columns import UTC_MICROSECONDS
+from schemas.counters import deltas
 
 RECENT_COLUMNS = pl.Schema(
     {
@@ -20,40 +21,23 @@ RECENT_COLUMNS = pl.Schema(
 
 
 def increments(
-    rows: pl.DataFrame, before: pl.DataFrame, *, by: Sequence[str], counters: Sequence[str]
+    rows: pl.DataFrame, before: pl.DataFrame, *, by: Sequence[str], counters: Mapping[str, int | None]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Rows at which a counter rose, with how much each one rose; and the last value of every counter.
 
-    rows: by, time and the counters, in order of time. before: by and the counters. A counter counts up from anywhere:
-    its first value is no increment, and a fall is a reset (driver load, reboot), from which it counts anew. The first
-    value after a reset is no increment either: nobody knows how much of it is old. Nulls say nothing.
+    rows: by, time and the counters, in order of time. before: by and the counters. counters: column -> width in bits,
+    as for `schemas.counters.deltas`, which says what a first value, a fall, a null and the top of the width mean. It
+    is asked only about counters that have moved: those of healthy hardware stand still. Both states are sorted by `by`.
     """
-    last = rows.group_by(by).agg(pl.col(name).drop_nulls().last() for name in counters)
-    after = last.join(before, on=by, how="full", coalesce=True, suffix="_before").select(
-        *by, *(pl.coalesce(name, f"{name}_before") for name in counters)
-    )
-    # Counters that end where they began have moved only if they fell in between: the two extremes tell.
-    spread = (
-        rows.group_by(by)
-        .agg(
-            *(pl.col(name).min().alias(f"{name}_low") for name in counters), *(pl.col(name).max() for name in counters)
-        )
-        .join(before, on=by, how="left", suffix="_before")
-    )
-    moved = [
-        (pl.col(name) > pl.min_horizontal(f"{name}_low", f"{name}_before")).fill_null(value=False) for name in counters
-    ]
-    moving = spread.filter(pl.any_horizontal(moved)).select(by)
-    if moving.is_empty():
-        return rows.clear(), after.sort(by)
-    timeline = pl.concat(
-        [before.with_columns(carried=pl.lit(True)), rows.with_columns(carried=pl.lit(False))], how="diagonal"
-    ).join(moving, on=by, how="semi", maintain_order="left")
-    previous = [pl.col(name).forward_fill().over(by).shift(1).over(by).alias(f"{name}_before") for name in counters]
-    timeline = timeline.with_columns(previous).filter(~pl.col("carried"))
-    rose = {name: (pl.col(name) - pl.col(f"{name}_before")).clip(lower_bound=0).fill_null(0) for name in counters}
-    timeline = timeline.with_columns(**rose).select(rows.columns)
-    return timeline.filter(pl.any_horizontal(pl.col(name) > 0 for name in counters)), after.sort(by)
+    names = list(counters)
+    # One join tells for all of a cluster's counters that they stand where they stood.
+    other = rows.join(before, on=[*by, *names], how="anti", nulls_equal=True).select(by).unique()
+    if other.is_empty():
+        return rows.clear(), before
+    rows, rest = rows.join(other, on=by, how="semi", maintain_order="left"), before.join(other, on=by, how="anti")
+    moved, after = deltas(rows, before.join(other, on=by, how="semi"), tuple(by), counters)
+    rose = moved.with_columns(pl.col(f"{name}_delta").fill_null(0).alias(name) for name in names).select(rows.columns)
+    return rose.filter(pl.any_horizontal(pl.col(name) > 0 for name in names)), pl.concat([rest, after]).sort(by)
 
 
 def crowded(  # noqa: PLR0913  # what rose, memory, and the rule by keyword
@@ -67,6 +51,9 @@ def crowded(  # noqa: PLR0913  # what rose, memory, and the rule by keyword
     increment in the window at which the level began), and the increments that still count: an older one does not once
     those after it are enough by themselves, so at most `begins_at` of them are kept per entity.
     """
+    if rises.is_empty() and before.is_empty():
+        nothing = {"entity": pl.String(), "time": UTC_MICROSECONDS, "active": pl.Boolean(), "amount": pl.Int64()}
+        return pl.DataFrame(schema={**nothing, "first_bad_at": UTC_MICROSECONDS}), before
     held = before.group_by("entity").agg(held=pl.col("active").any(), since=pl.col("first_bad_at").min())
     known = pl.concat([before.select("entity", "time", "amount", carried=True),
                        rises.select("entity", "time", "amount", carried=False)])  # fmt: skip

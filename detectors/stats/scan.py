@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from detectors.stats.sorted_state import in_order, places
 from schemas.columns import UTC_MICROSECONDS
 
 Floats = npt.NDArray[np.float64]
@@ -39,13 +40,13 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
     if rows.is_empty():
         nothing = (pl.lit(None, pl.Float64()).alias(name) for name in ("elapsed_seconds", *outputs))
         return rows.with_columns(nothing), before
-    kept = before.join(rows.select("entity").unique(), on="entity", how="full", coalesce=True).sort("entity")
-    place = rows.join(
-        kept.select("entity", before_time="time").with_row_index("place"),
-        on="entity",
-        how="left",
-        maintain_order="left",
-    )
+    kept = in_order(before)
+    at, there = places(kept, rows["entity"])
+    if not there.all():
+        new = rows.filter(pl.Series(~there)).select("entity").unique()
+        kept = pl.concat([kept, new], how="diagonal").sort("entity")
+        at, _ = places(kept, rows["entity"])
+    place = rows.select("entity", "time", place=pl.Series(at), before_time=kept["time"].gather(at))
     # Rows are sorted, so the row before is the entity's own or the entity is new: no grouping is needed.
     again = pl.col("place") == pl.col("place").shift(1)
     previous = pl.when(again).then(pl.col("time").shift(1)).otherwise("before_time")
@@ -60,22 +61,22 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
     held = {name: _floats(kept[name]) for name in memory}
     samples = {name: _floats(rows[name]) for name in (*inputs, "elapsed_seconds")}
     told = {name: np.full(rows.height, np.nan) for name in outputs}
-    places = place["place"].to_numpy()
     for chosen in _by_tick(place["tick"].to_numpy()):
-        at = places[chosen]
+        where = at[chosen]
         after, said = step(
-            {name: values[at] for name, values in held.items()},
+            {name: values[where] for name, values in held.items()},
             {name: values[chosen] for name, values in samples.items()},
         )
         for name, values in after.items():
-            held[name][at] = values
+            held[name][where] = values
         for name, values in said.items():
             told[name][chosen] = values
     walked = rows.with_columns(pl.Series(name, values).fill_nan(None) for name, values in told.items())
-    last = rows.filter(place["last"]).select("entity", last="time")
-    remembered = kept.join(last, on="entity", how="left", maintain_order="left").select(
+    lasts = kept["time"].cast(UTC_MICROSECONDS).clone()
+    lasts.scatter(at[place["last"].to_numpy()], rows["time"].filter(place["last"]))
+    remembered = kept.select(
         "entity",
-        pl.coalesce("last", "time").cast(UTC_MICROSECONDS).alias("time"),
+        lasts.alias("time"),
         *(pl.Series(name, held[name]).fill_nan(None).alias(name) for name in memory),
     )
     return walked, remembered

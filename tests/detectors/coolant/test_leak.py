@@ -7,6 +7,7 @@ import polars as pl
 from detectors.contract import Context
 from detectors.coolant.leak import CoolantLeak
 from schemas.coolant import CoolantLoop
+from schemas.job import Maintenance
 from schemas.tables import TABLE_BY_NAME
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, topology_from_frames
 
@@ -18,7 +19,7 @@ HEALTHY = {
 }  # fmt: skip
 
 
-def judge(*samples):
+def judge(*samples, plan=None):
     rows = [
         {"time": BEGAN + timedelta(seconds=second), "cdu": "cdu-00", **HEALTHY, **each}
         for second, each in enumerate(samples)
@@ -31,7 +32,13 @@ def judge(*samples):
     }
     context = Context(now=BEGAN + timedelta(seconds=len(samples)), began=BEGAN, topology=TOPOLOGY)
     state = pl.DataFrame(schema=CoolantLeak.keeps)
-    return CoolantLeak().detect({CoolantLoop: loop.with_columns(**missing)}, state, context).findings
+    plans = pl.DataFrame(
+        [{"kind": "cdu", "id": "cdu-00", **{name: BEGAN + timedelta(seconds=at) for name, at in (plan or {}).items()}}]
+        if plan else [],
+        schema=TABLE_BY_NAME["maintenance"].columns,
+    )  # fmt: skip
+    tables = {CoolantLoop: loop.with_columns(**missing), Maintenance: plans}
+    return CoolantLeak().detect(tables, state, context).findings
 
 
 def said(findings):
@@ -81,3 +88,21 @@ def test_dries_up_after_a_minute_without_any_signal():
     findings = judge(*[{}] * 60, *[{"leak_state": "warning"}] * 5, *[{}] * 70)
     assert [(time - BEGAN).total_seconds() for time in findings["time"]] == [61.0, 125.0]
     assert findings["active"].to_list() == [True, False]
+
+
+DRAINED = [{"level_percent": 60.0, "return_pressure_kpa": 40.0, "supply_pressure_kpa": 190.0}] * 120
+
+
+def test_a_loop_drained_in_its_maintenance_does_not_leak_and_neither_does_one_filled_to_another_level():
+    refilled = [{"level_percent": 76.0}] * 120
+    assert judge(*[{}] * 120, *DRAINED, *refilled, plan={"starts_at": 120, "ends_at": 240}).is_empty()
+
+
+def test_a_loop_drained_after_its_maintenance_leaks():
+    found = judge(*[{}] * 300, *DRAINED, plan={"starts_at": 60, "ends_at": 120})
+    assert said(found)[-1] == ("level+pressure", "page", True)
+
+
+def test_a_rope_that_gets_wet_in_maintenance_is_told():
+    wet = [{"leak_state": "critical"}] * 10
+    assert said(judge(*[{}] * 60, *wet, plan={"starts_at": 30, "ends_at": 240})) == [("rope", "ticket", True)]

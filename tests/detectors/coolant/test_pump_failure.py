@@ -9,14 +9,23 @@ import pytest
 from detectors.contract import Context
 from detectors.coolant.pump_failure import PumpFailure
 from schemas.coolant import CoolantLoop, CoolantPump
+from schemas.job import Maintenance
 from schemas.tables import TABLE_BY_NAME
-from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, topology_from_frames
+from schemas.topology import LINK_COLUMNS, topology_from_frames
 
 BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
-TOPOLOGY = topology_from_frames("none", pl.DataFrame(schema=NODE_COLUMNS), pl.DataFrame(schema=LINK_COLUMNS))
+GONE = -1.0  # a pump that sends nothing
+POD = topology_from_frames(
+    "pod",
+    pl.DataFrame(
+        {"node": ["n0", "n1", "n2"], "cdu": ["cdu-00", "cdu-00", "cdu-01"], "superblock": ["sb0", "sb0", "sb1"],
+         "pod": ["pod-0"] * 3}
+    ),
+    pl.DataFrame(schema=LINK_COLUMNS),
+)  # fmt: skip
 
 
-def judge(flow, first, second, *, rise=None, pumps=True, interval=1.0):
+def judge(flow, first, second, *, rise=None, pumps=True, interval=1.0, plan=None):
     """Findings on shares of flow and speeds, one value a sample; a null sample is None."""
     times = [BEGAN + timedelta(seconds=number * interval) for number in range(len(flow))]
     rise = rise or [10.0] * len(flow)
@@ -31,14 +40,21 @@ def judge(flow, first, second, *, rise=None, pumps=True, interval=1.0):
         {"time": time, "cdu": "cdu-00", "pump": pump, "speed_rpm": None if share is None else 2850.0 * share}
         for time, *shares in zip(times, first, second, strict=True)
         for pump, share in zip(("pump-1", "pump-2"), shares, strict=True)
+        if share != GONE
     ]
     nothing = pl.DataFrame(schema={"time": pl.Datetime("us", "UTC")})
     tables = {
         CoolantLoop: filled("coolant_loop", pl.DataFrame(loop)),
         CoolantPump: filled("coolant_pump", pl.DataFrame(speeds) if pumps else nothing),
+        Maintenance: filled("maintenance", window(*plan) if plan else pl.DataFrame({"starts_at": []})),
     }
-    context = Context(now=times[-1] + timedelta(seconds=1), began=BEGAN, topology=TOPOLOGY)
+    context = Context(now=times[-1] + timedelta(seconds=1), began=BEGAN, topology=POD)
     return PumpFailure().detect(tables, pl.DataFrame(schema=PumpFailure.keeps), context).findings
+
+
+def window(kind, entity, starts, ends):
+    times = {"starts_at": [BEGAN + timedelta(seconds=starts)], "ends_at": [BEGAN + timedelta(seconds=ends)]}
+    return pl.DataFrame({**times, "kind": [kind], "id": [entity]})
 
 
 def filled(name, frame):
@@ -121,3 +137,51 @@ def test_ends_when_the_flow_is_back_for_five_seconds():
 def test_the_normal_is_not_unlearned_while_the_pump_stands():
     stopped = [1.0] * 60 + [0.3] * 1800
     assert seconds_of(judge(stopped, stopped, stopped)) == [(61.0, True)]
+
+
+STOPPED = {"flow": [1.0] * 60 + [0.6] * 60, "first": [1.0] * 60 + [0.0] * 60, "second": [1.0] * 120}
+
+
+@pytest.mark.parametrize(("kind", "entity"), [("cdu", "cdu-00"), ("superblock", "sb0"), ("pod", "pod-0")])
+def test_a_pump_stopped_in_maintenance_of_its_loop_is_no_failure(kind, entity):
+    assert judge(**STOPPED, plan=(kind, entity, 60, 3600)).is_empty()
+
+
+@pytest.mark.parametrize(("kind", "entity"), [("cdu", "cdu-01"), ("superblock", "sb1"), ("node", "n0")])
+def test_maintenance_of_something_else_excuses_no_pump(kind, entity):
+    assert seconds_of(judge(**STOPPED, plan=(kind, entity, 60, 3600))) == [(61.0, True)]
+
+
+def test_a_pump_that_still_stands_five_seconds_after_its_maintenance_is_a_failure():
+    assert seconds_of(judge(**STOPPED, plan=("cdu", "cdu-00", 60, 90))) == [(95.0, True)]
+
+
+def test_maintenance_does_not_end_a_failure_that_it_comes_to_repair():
+    found = judge(**STOPPED, plan=("cdu", "cdu-00", 70, 100))
+    assert seconds_of(found) == [(61.0, True)]
+
+
+def test_a_loop_that_boils_in_its_maintenance_is_a_failure():
+    # The one pump that was to run is lost too: 10 % of the flow is left, and the return runs 15 K hotter than usual.
+    found = judge(
+        [1.0] * 60 + [0.6] * 20 + [0.1] * 10, [1.0] * 60 + [0.0] * 30, [1.0] * 80 + [0.0] * 10,
+        rise=[10.0] * 60 + [16.0] * 20 + [25.0] * 10, plan=("cdu", "cdu-00", 60, 3600),
+    )  # fmt: skip
+    assert seconds_of(found) == [(80.0, True)]
+
+
+def test_a_pump_that_falls_silent_as_the_flow_falls_is_a_failure():
+    # Its drive lost its feed: no speed of 0 is ever said, and the other pump goes on.
+    found = judge([1.0] * 60 + [0.6] * 10, [1.0] * 60 + [GONE] * 10, [1.0] * 70)
+    assert seconds_of(found) == [(62.0, True)]
+    told = found.row(0, named=True)
+    assert (told["severity"], told["action"]) == ("page", "switch_pump")
+    assert json.loads(told["evidence"])["pumps_silent"] == ["pump-1"]
+
+
+def test_a_pump_that_is_silent_while_the_flow_stays_is_no_failure():
+    assert judge([1.0] * 120, [1.0] * 60 + [GONE] * 60, [1.0] * 120).is_empty()
+
+
+def test_a_pump_silent_long_before_the_flow_fell_is_not_blamed():
+    assert judge([1.0] * 130 + [0.6] * 10, [1.0] * 60 + [GONE] * 80, [1.0] * 140).is_empty()

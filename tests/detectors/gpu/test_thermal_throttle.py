@@ -68,3 +68,31 @@ def test_healthy_gpus_need_no_state():
 def test_no_cut_changes_anything(bits, cuts):
     detector = ThermalThrottle(sustained_seconds=2, clear_seconds=3)
     assert_cuts_change_nothing(detector, {Gpu: samples(*bits, margin=1.0)}, 45, cuts)
+
+
+def host(*, clock, core, seconds=10, peers=4):
+    """GPU n1/0 beside peers at 1755 MHz and 62 C, all without reasons."""
+    own = {"sm_clock_megahertz": clock, "temperature_celsius": core}
+    well = {"sm_clock_megahertz": 1755.0, "temperature_celsius": 62.0}
+    return rows(
+        Gpu,
+        *(
+            {"time": t, "node": "n1", "gpu": gpu, **(well if gpu else own)}
+            for t in range(seconds) for gpu in range(peers + 1)
+        ),
+    )  # fmt: skip
+
+
+def test_without_reasons_a_gpu_that_is_both_hot_and_slow_throttles():
+    frame = host(clock=1200.0, core=88.0)
+    found = run(ThermalThrottle(), {Gpu: frame}, 10)[0]
+    assert said(found, "entity", "code", "active") == [(5.0, "n1/0", "hot_and_slow", True)]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [host(clock=1200.0, core=66.0), host(clock=1740.0, core=88.0), host(clock=1200.0, core=88.0, peers=2)],
+    ids=["slow and cool", "hot and fast", "too few peers"],
+)
+def test_without_reasons_less_than_that_is_no_throttle(frame):
+    assert run(ThermalThrottle(), {Gpu: frame}, 10)[0].is_empty()

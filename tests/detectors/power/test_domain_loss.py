@@ -1,12 +1,16 @@
 """A PDU of four nodes (n0 to n3), 415 V line to line, everything at 1 Hz; the power fails at 10.5 s."""
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.power.domain_loss import PowerDomainLoss
+from schemas.coolant import CoolantLoop
+from schemas.gpu import Gpu
 from schemas.job import Heartbeat, JobEvent, Maintenance
 from schemas.power import Power
+from schemas.topology import topology_from_frames
 from tests.detectors.timelines import assert_cuts_change_nothing, cluster, cutting, presence, rows, run, said
 
 HEALTHY = {"volts": 415.0, "breaker": "closed"}
@@ -24,15 +28,22 @@ def beats(first, last, *nodes, offset=0.0):
     ]
 
 
-def judge(power, hearts, ends, *, events=(), plans=(), topology=None):
+def cooled(topology):
+    """With the nodes of pdu-0 on one loop."""
+    nodes = topology.nodes.with_columns(cdu=pl.when(pl.col("pdu") == "pdu-0").then(pl.lit("cdu-0")))
+    return topology_from_frames("cooled", nodes, topology.links, gpus_per_node=4)
+
+
+def judge(power, hearts, ends, *, events=(), plans=(), topology=None, hosts=(), loops=()):
     tables = {
         Power: rows(Power, *power), Heartbeat: rows(Heartbeat, *hearts), JobEvent: rows(JobEvent, *events),
-        Maintenance: rows(Maintenance, *plans),
+        Maintenance: rows(Maintenance, *plans), Gpu: rows(Gpu, *hosts), CoolantLoop: rows(CoolantLoop, *loops),
     }  # fmt: skip
     return run(PowerDomainLoss(), tables, ends, topology=topology)[0]
 
 
 FOUR = ("n0", "n1", "n2", "n3")
+NEIGHBOURS = ("n4", "n5")
 
 
 @pytest.mark.parametrize(
@@ -112,12 +123,15 @@ def test_a_node_with_a_second_feed_proves_nothing():
 
 
 def test_a_node_that_beats_again_ends_what_silence_began():
-    hearts = [*beats(0, 10, *FOUR), *beats(100, 120, "n1"), *beats(105, 120, "n0", "n2", "n3")]
+    neighbours = beats(0, 120, *NEIGHBOURS)
+    hearts = [*beats(0, 10, *FOUR), *beats(100, 120, "n1"), *beats(105, 120, "n0", "n2", "n3"), *neighbours]
     assert said(judge(meter(0, 10), hearts, 120), "active") == [(13.45, True), (100.0, False)]
 
 
 def test_a_meter_that_speaks_again_ends_it_before_the_nodes_have_booted():
-    found = judge([*meter(0, 10), *meter(60, 90)], [*beats(0, 10, *FOUR), *beats(80, 90, *FOUR)], 90)
+    found = judge(
+        [*meter(0, 10), *meter(60, 90)], [*beats(0, 10, *FOUR), *beats(80, 90, *FOUR), *beats(0, 90, *NEIGHBOURS)], 90
+    )
     assert said(found, "active") == [(13.45, True), (60.2, False)]
 
 
@@ -150,6 +164,24 @@ def test_meters_and_nodes_that_no_topology_knows_do_not_raise():
 
 def test_readings_that_are_missing_say_nothing():
     assert judge([*meter(0, 10), *meter(11, 30, volts=None)], [], 30).is_empty()
+
+
+def test_everything_silent_at_once_is_the_collector_and_no_loss_of_power():
+    assert judge(meter(0, 10), beats(0, 10, *FOUR, *NEIGHBOURS), 60).is_empty()
+
+
+def test_a_domain_silent_with_its_coolant_unit_is_the_collector_and_no_loss_of_power():
+    topology = cooled(cluster())
+    hearts = [*beats(0, 10, *FOUR), *beats(0, 30, *NEIGHBOURS)]
+    silent, speaking = ([{"time": s + 0.5, "cdu": "cdu-0"} for s in range(end)] for end in (10, 30))
+    assert judge(meter(0, 10), hearts, 30, topology=topology, loops=silent).is_empty()
+    assert said(judge(meter(0, 10), hearts, 30, topology=topology, loops=speaking), "entity") == [(13.45, "pdu-0")]
+
+
+def test_nodes_whose_hosts_report_have_power():
+    hosts = [{"time": s + 0.4, "node": node, "gpu": 0, "power_watts": 90.0} for s in range(30) for node in FOUR]
+    assert judge([], [*beats(0, 10, *FOUR), *beats(0, 30, *NEIGHBOURS)], 30, hosts=hosts).is_empty()
+    assert judge(meter(0, 10), [*beats(0, 10, *FOUR), *beats(0, 30, *NEIGHBOURS)], 30, hosts=hosts).is_empty()
 
 
 READINGS = st.sampled_from([HEALTHY, HEALTHY, {"volts": 0.0}, {"volts": 300.0}, {"breaker": "open"}, {"volts": None}])

@@ -3,9 +3,11 @@ from datetime import timedelta
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from detectors.stats.increments import RECENT_COLUMNS, crowded, increments
 from schemas.columns import UTC_MICROSECONDS
+from schemas.counters import deltas
 from tests.detectors.timelines import at
 
 BEFORE = pl.DataFrame(schema={"name": pl.String, "errors": pl.Int64})
@@ -14,7 +16,7 @@ BEFORE = pl.DataFrame(schema={"name": pl.String, "errors": pl.Int64})
 def counted(*values, before=BEFORE):
     schema = {"name": pl.String, "time": UTC_MICROSECONDS, "errors": pl.Int64}
     frame = pl.DataFrame([("a", at(n), value) for n, value in enumerate(values)], schema=schema, orient="row")
-    rose, after = increments(frame, before, by=["name"], counters=["errors"])
+    rose, after = increments(frame, before, by=["name"], counters={"errors": None})
     return rose["errors"].to_list(), after["errors"].to_list()
 
 
@@ -26,12 +28,36 @@ def test_from_zero_to_one_counts():
     assert counted(0, 1, 1, 4) == ([1, 3], [4])
 
 
-def test_a_fall_is_a_reset_and_it_counts_from_there():
-    assert counted(7, 9, 2, 3) == ([2, 1], [3])
+def test_a_fall_is_a_reset_and_it_counts_from_zero():
+    assert counted(7, 9, 2, 3) == ([2, 2, 1], [3])
+
+
+def test_a_fall_to_zero_is_no_increment():
+    assert counted(7, 0, 0) == ([], [0])
+
+
+def test_a_fall_across_two_batches_counts_from_zero():
+    assert counted(2, before=pl.DataFrame({"name": ["a"], "errors": [5]})) == ([2], [2])
 
 
 def test_a_fall_and_a_rise_to_the_same_value_counts():
-    assert counted(7, 2, 7) == ([5], [7])
+    assert counted(7, 2, 7) == ([2, 5], [7])
+
+
+VALUES = st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.integers(0, 9)), max_size=25)
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=VALUES, cut=st.integers(0, 25))
+def test_what_rose_is_what_the_one_place_for_counters_says_of_every_row(values, cut):
+    schema = {"name": pl.String, "time": UTC_MICROSECONDS, "errors": pl.Int64}
+    frame = pl.DataFrame([(name, at(n), value) for n, (name, value) in enumerate(values)], schema=schema, orient="row")
+    wanted, last = deltas(frame, BEFORE, ("name",), {"errors": None})
+    first, between = increments(frame[:cut], BEFORE, by=["name"], counters={"errors": None})
+    second, after = increments(frame[cut:], between, by=["name"], counters={"errors": None})
+    rose = wanted.filter(pl.col("errors_delta") > 0).select("name", "time", errors="errors_delta")
+    assert_frame_equal(pl.concat([first, second]), rose)
+    assert_frame_equal(after, last)
 
 
 def test_nulls_are_bridged():

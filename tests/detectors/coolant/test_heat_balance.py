@@ -1,0 +1,90 @@
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detectors.coolant.heat_balance import HeatBalance
+from schemas.coolant import ColdPlate, CoolantLoop
+from schemas.gpu import Gpu
+from schemas.topology import LINK_COLUMNS, topology_from_frames
+from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run
+
+TOPOLOGY = topology_from_frames(
+    "one loop", pl.DataFrame({"node": ["n1"], "cdu": ["cdu-0"]}), pl.DataFrame(schema=LINK_COLUMNS)
+)
+ENDS = 900
+
+
+def loop(*, meter=1.0, kelvin=0.0, heat=1.0, load=lambda _: 1.0, gpus=lambda _: 4, plates=True, facility=True):
+    """Four GPUs of 700 W on 4 L/min, a row in ten seconds. From 300 s on the flow meter shows `meter` of the flow, the
+    return sensor `kelvin` more, and only `heat` of the power is in the water.
+    """
+
+    def late(t, value, usual):
+        return value if t >= 300 else usual
+
+    times = range(0, ENDS, 10)
+    watts = {t: 2800.0 * load(t) * late(t, heat, 1.0) for t in times}
+    tables = {
+        Gpu: rows(Gpu, *(
+            {"time": t, "node": "n1", "gpu": gpu, "power_watts": 700.0 * load(t)}
+            for t in times for gpu in range(gpus(t))
+        )),
+        CoolantLoop: rows(CoolantLoop, *(
+            {
+                "time": t, "cdu": "cdu-0", "flow_liters_per_minute": 4.0 * late(t, meter, 1.0), "supply_celsius": 35.0,
+                "return_celsius": 35.0 + watts[t] / (66.5 * 4) + late(t, kelvin, 0.0),
+                "facility_supply_celsius": 30.0 if facility else None, "facility_return_celsius": 30.0 + watts[t] / 330,
+            }
+            for t in times
+        )),
+    }  # fmt: skip
+    if plates:
+        tables[ColdPlate] = rows(ColdPlate, *(
+            {"time": t, "node": "n1", "gpu": gpu, "flow_liters_per_minute": 1.0} for t in times for gpu in range(4)
+        ))  # fmt: skip
+    return tables
+
+
+def judge(tables):
+    found = run(HeatBalance(), tables, ENDS, topology=TOPOLOGY)[0]
+    return found.select("cause", "kind", "entity", "code", "active").rows()
+
+
+SOURCE = ("telemetry_implausible", "source", "coolant_loop:cdu-0")
+
+
+def test_a_flow_meter_that_the_plates_contradict_lies():
+    assert judge(loop(meter=0.8)) == [(*SOURCE, "flow_meter", True)]
+
+
+def test_a_temperature_that_the_facility_contradicts_lies():
+    assert judge(loop(kelvin=3.0)) == [(*SOURCE, "temperature_sensor", True)]
+
+
+def test_without_plate_meters_the_facility_still_tells_a_sensor_from_heat():
+    assert judge(loop(meter=0.8, plates=False)) == [(*SOURCE, "flow_meter_or_temperature_sensor", True)]
+
+
+def test_heat_that_neither_water_has_is_really_missing():
+    assert judge(loop(heat=0.8)) == [("coolant_heat_unbalanced", "cdu", "cdu-0", "heat_missing", True)]
+    assert judge(loop(heat=1.3, facility=False)) == [("coolant_heat_unbalanced", "cdu", "cdu-0", "heat_added", True)]
+
+
+@pytest.mark.parametrize(("meter", "findings"), [(0.92, 0), (0.88, 1)])
+def test_the_threshold_is_ten_percent(meter, findings):
+    assert len(judge(loop(meter=meter))) == findings
+
+
+def test_a_load_that_changes_is_balanced():
+    assert judge(loop(load=lambda t: 0.5 if t >= 300 else 1.0)) == []
+
+
+def test_gpus_that_fall_silent_are_no_heat_from_elsewhere():
+    assert judge(loop(gpus=lambda t: 2 if t >= 300 else 4)) == []
+
+
+@settings(deadline=None, max_examples=10)
+@given(cuts=cutting(ENDS), meter=st.sampled_from([0.8, 1.0]))
+def test_cuts_change_nothing(cuts, meter):
+    assert_cuts_change_nothing(HeatBalance(), loop(meter=meter), ENDS, cuts, topology=TOPOLOGY)

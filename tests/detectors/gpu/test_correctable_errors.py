@@ -1,0 +1,48 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detectors.gpu.correctable_errors import CorrectableErrors
+from schemas.gpu import Gpu
+from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
+
+QUICK = CorrectableErrors(errors=10, window_seconds=60)
+
+
+def counted(totals, gpus=1, spare=0):
+    """Row by row the same totals on `gpus` GPUs, 7 on `spare` more."""
+    return {
+        Gpu: rows(Gpu, *(
+            {"time": t, "node": "n1", "gpu": gpu, "ecc_correctable_total": total if gpu < gpus else 7}
+            for t, total in enumerate(totals) for gpu in range(gpus + spare)
+        ))
+    }  # fmt: skip
+
+
+def judge(tables, ends=200, detector=QUICK):
+    return run(detector, tables, ends)[0]
+
+
+def test_a_rate_that_no_peer_has_is_a_suspicion_until_it_stops():
+    found = judge(counted(range(5, 20), spare=3))
+    assert said(found, "cause", "entity", "severity", "active") == [
+        (10.0, "gpu_memory", "n1/0", "info", True), (70.0, "gpu_memory", "n1/0", "info", False),
+    ]  # fmt: skip
+
+
+def test_a_large_total_that_stands_still_is_no_news():
+    assert judge(counted([20_000_000] * 50)).is_empty()
+
+
+def test_a_rate_that_many_gpus_have_is_not_the_gpu():
+    assert judge(counted(range(5, 20), gpus=5)).filter("active").is_empty()
+    assert judge(counted(range(5, 20), gpus=4)).filter("active").height == 4
+
+
+def test_a_reset_of_the_counter_is_no_rate():
+    assert judge(counted([500, 500, 0, 0])).is_empty()
+
+
+@settings(max_examples=25, deadline=None)
+@given(totals=st.lists(st.sampled_from([None, 0, 3, 8, 20]), min_size=1, max_size=30), cuts=cutting(100))
+def test_cuts_change_nothing(totals, cuts):
+    assert_cuts_change_nothing(QUICK, counted(totals, spare=1), 100, cuts)

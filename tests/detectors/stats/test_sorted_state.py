@@ -1,0 +1,52 @@
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detectors.stats.sorted_state import beside, places, with_new, with_rows
+
+names = st.lists(st.sampled_from([f"leaf-{n}:{m}" for n in range(4) for m in range(4)]), unique=True, max_size=12)
+some = settings(max_examples=60, deadline=None, database=None, derandomize=True)
+
+
+def state_of(entities, value):
+    columns = {"entity": sorted(entities), "value": [f"{value} {entity}" for entity in sorted(entities)]}
+    return pl.DataFrame(columns, schema={"entity": pl.String, "value": pl.String})
+
+
+def as_dict(frame):
+    return dict(frame.iter_rows())
+
+
+@some
+@given(before=names, now=names)
+def test_rows_replace_what_was_there_and_new_ones_come_in_order(before, now):
+    after = with_rows(state_of(before, "old"), state_of(now, "new"))
+    assert after["entity"].to_list() == sorted({*before, *now})
+    assert as_dict(after) == {**as_dict(state_of(before, "old")), **as_dict(state_of(now, "new"))}
+
+
+@some
+@given(before=names, now=names)
+def test_only_what_lacks_is_added(before, now):
+    after = with_new(state_of(before, "old"), state_of(now, "new"))
+    assert after["entity"].to_list() == sorted({*before, *now})
+    assert as_dict(after) == {**as_dict(state_of(now, "new")), **as_dict(state_of(before, "old"))}
+
+
+@some
+@given(before=names, asked=names)
+def test_places_are_where_the_entities_are(before, asked):
+    state = state_of(before, "old")
+    at, there = places(state, pl.Series(asked, dtype=pl.String))
+    assert there.tolist() == [entity in before for entity in asked]
+    assert [state["entity"][int(place)] for place, found in zip(at, there, strict=True) if found] == [
+        entity for entity in asked if entity in before
+    ]
+
+
+@some
+@given(before=names, more=names)
+def test_columns_beside_are_null_where_there_are_none(before, more):
+    other = state_of(more, "more").rename({"value": "other"})
+    found = dict(zip(sorted(before), beside(state_of(before, "old"), other)["other"], strict=True))
+    assert found == {entity: as_dict(other).get(entity) for entity in before}
