@@ -16,7 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from detectors.catalog import CATALOG
 from detectors.contract import Detector
+from pipelines.cable_settings import CableSettings
+from pipelines.capacity import CapacitySettings
 from pipelines.mapped_formats import MappingSettings, ModbusSettings
+from pipelines.notify.settings import NotifySettings
+from pipelines.recovery.executors.settings import ExecutorSettings
 from pipelines.recovery.settings import RecoverySettings
 from schemas.identity import alias_table
 from schemas.topology import ALIAS_COLUMNS
@@ -48,6 +52,8 @@ class StoreSettings(Section):
 class KafkaSettings(Section):
     """Where the brokers are and how to speak to them. password_file: a file with the SASL password; without it the
     variable HOTSPARE_KAFKA_PASSWORD is read. ahead_seconds: a partition this far ahead of the slowest one is paused.
+    idle_seconds: in `hotspare serve`, of events and metrics the one that has sent nothing for so long keeps the other
+    waiting no more; longer than rows are usually under way.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -64,6 +70,7 @@ class KafkaSettings(Section):
     partitions: int = Field(default=4, ge=1, le=1024)
     timeout_seconds: float = Field(default=10.0, gt=0, le=600)
     ahead_seconds: float = Field(default=60.0, gt=0)
+    idle_seconds: float = Field(default=2.0, gt=0, le=600)
 
     def password(self) -> str | None:
         """The SASL password from its file or the environment; never stored in the settings, never printed."""
@@ -90,6 +97,18 @@ class LimitSettings(Section):
     buffered_rows_maximum: int = Field(default=5_000_000, gt=0)
 
 
+class BundleSettings(Section):
+    """bytes_maximum: of one bundle, written or read. before_seconds: so much time before an incident's onset goes into
+    its bundle, so that detectors know what was usual; after_seconds: and after its end. dollars_per_gpu_hour: what a
+    lost GPU-hour is reckoned at in a postmortem.
+    """
+
+    bytes_maximum: int = Field(default=1024 * 1024 * 1024, gt=0)
+    before_seconds: float = Field(default=1800.0, ge=0)
+    after_seconds: float = Field(default=300.0, ge=0)
+    dollars_per_gpu_hour: float = Field(default=2.0, ge=0)
+
+
 class DagsterSettings(Section):
     """scheduled_source: what the schedule ingests, as `--from` of `hotspare ingest` takes it, or `simulated`.
     drop_folder: a recording or a file put there is ingested once it has stopped changing. lag_messages_minimum: so
@@ -105,7 +124,7 @@ class DagsterSettings(Section):
 class IdentitySettings(Section):
     """Other names of what the topology names. domains: endings of host names that mean nothing. hosts, devices,
     guids: name or GUID -> node or device. uuids: GPU -> node/slot. slots: pattern of nodes -> PCI address -> slot, as
-    nodes of one model share them. file: a CSV of kind, alias, entity with more (host, device, guid, uuid, pci).
+    nodes of one model share them. file: a CSV of kind, alias, entity with more (those, and cdu and pdu).
     """
 
     domains: tuple[str, ...] = ()
@@ -139,7 +158,12 @@ class Settings(Section):
     identity: IdentitySettings = IdentitySettings()
     limits: LimitSettings = LimitSettings()
     recovery: RecoverySettings = RecoverySettings()
+    executors: ExecutorSettings = ExecutorSettings()
+    notify: NotifySettings = NotifySettings()
+    capacity: CapacitySettings = CapacitySettings()
     dagster: DagsterSettings = DagsterSettings()
+    cable: CableSettings = CableSettings()
+    bundles: BundleSettings = BundleSettings()
     topics: dict[str, str] = Field(default_factory=dict, description="topic -> format, for other producers' topics")
     mapping: dict[str, MappingSettings] = Field(default_factory=dict, description="name -> columns of CSV or Parquet")
     modbus: dict[str, ModbusSettings] = Field(default_factory=dict, description="name -> map of registers")
@@ -211,8 +235,11 @@ def aliases_of(identity: IdentitySettings) -> pl.DataFrame:
 def configured(settings: Settings, where: str = "settings") -> tuple[Detector, ...]:
     """The catalogue with the thresholds that the settings change."""
     known = {detector.name: detector for detector in CATALOG}
-    for name in settings.detectors:
+    for name, thresholds in settings.detectors.items():
         if name not in known:
+            nested = next((f"{name}.{key}" for key in thresholds if f"{name}.{key}" in known), None)
+            if nested is not None:
+                raise SettingsError(f'{where}: detectors.{nested}: write [detectors."{nested}"], as its name has a dot')
             raise SettingsError(f"{where}: detectors.{name}: no such detector{_suggestion(name, list(known))}")
     return tuple(_tuned(detector, settings.detectors.get(detector.name, {}), where) for detector in CATALOG)
 
@@ -228,7 +255,7 @@ def _tuned(detector: Detector, thresholds: dict[str, Any], where: str) -> Detect
     for key, value in thresholds.items():
         place = f"{where}: detectors.{detector.name}.{key}"
         if key not in fields:
-            raise SettingsError(f"{place}: no such threshold{_suggestion(key, list(fields))}")
+            raise SettingsError(f"{place}: no such threshold{_suggestion(key, list(fields), all_of_them=True)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SettingsError(f"{place}: a number is wanted, not {value!r}")
     tuned: Detector = dataclasses.replace(detector, **thresholds)
@@ -251,6 +278,8 @@ def _siblings(path: tuple[int | str, ...]) -> list[str]:
     return list(model.model_fields) if hasattr(model, "model_fields") else []
 
 
-def _suggestion(given: str, known: list[str]) -> str:
+def _suggestion(given: str, known: list[str], *, all_of_them: bool = False) -> str:
+    """What was probably meant; all there are where nothing is like it, or where they are few enough to be shown."""
     close = difflib.get_close_matches(given, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    meant = f"; did you mean {close[0]!r}?" if close else ";"
+    return f"{meant} known: {', '.join(known) or 'none'}" if all_of_them or not close else meant

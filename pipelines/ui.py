@@ -1,9 +1,11 @@
 """What `make ui` runs: the Dagster UI and its daemon, with everything they keep under var/dagster, until Ctrl-C.
 
+A simulated stream has stores of its own below var/ui; another source has those of the settings.
 HOTSPARE_UI_PORT: another port than 3000. HOTSPARE_HOME: another folder for hotspare.toml and var/ than this one.
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -17,11 +19,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
-from pipelines.settings import configured, load_settings
+from pipelines.settings import STORE_FOLDER_VARIABLE, Settings, configured, load_settings, stored_in
 from pipelines.sources.live_simulation import SINCE_VARIABLE, SPEC
 from pipelines.workplace import REFUSALS, Workplace
 
 PORT = 3000
+STORES = "var/ui"
 # So much has already happened when the UI opens, so that the first run has something to show.
 HEAD_START = timedelta(seconds=150)
 # A stream that ended longer ago is not caught up with: another one begins.
@@ -68,7 +71,7 @@ def main() -> int:
 def _run() -> int:
     os.chdir(os.environ.get("HOTSPARE_HOME", "."))
     port = _port(os.environ.get("HOTSPARE_UI_PORT", str(PORT)))
-    workplace = Workplace(settings=load_settings())
+    workplace = Workplace(settings=_settings())
     home = Path("var/dagster").absolute()
     home.mkdir(parents=True, exist_ok=True)
     workplace.settings.dagster.drop_folder.mkdir(parents=True, exist_ok=True)
@@ -78,11 +81,45 @@ def _run() -> int:
     environment = os.environ | {
         "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1", "PYTHONWARNINGS": "ignore",
         SINCE_VARIABLE: simulated_since(workplace).isoformat(),
+        STORE_FOLDER_VARIABLE: str(workplace.settings.store.telemetry.parent) if _simulated(workplace.settings) else "",
     }  # fmt: skip
-    sys.stdout.write(f"hotspare: starting the Dagster UI on http://localhost:{port}, please wait\n")
+    sys.stdout.write(
+        f"hotspare: starting the Dagster UI on http://localhost:{port}, please wait\n{_stores(workplace.settings)}"
+    )
+    sys.stdout.flush()
     if (home / "history").exists():
         _end_leftover_runs(environment)
     return _serve(port, environment, workplace)
+
+
+def _settings() -> Settings:
+    """What is simulated must not get into the stores of what is real: it has some of its own."""
+    settings = load_settings()
+    if not _simulated(settings):
+        return settings
+    folder = Path(os.environ.get(STORE_FOLDER_VARIABLE) or STORES)
+    apart = stored_in(settings, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = apart.store
+    places = (("telemetry", kept.telemetry), ("operations", kept.operations), ("actions", kept.actions))
+    lines = [f"{name} = {json.dumps(str(place))}" for name, place in places]  # JSON strings are TOML strings
+    (folder / "hotspare.toml").write_text("\n".join(["[store]", *lines, ""]), "utf-8")
+    return apart
+
+
+def _simulated(settings: Settings) -> bool:
+    return settings.dagster.scheduled_source.partition("@")[0] == SPEC
+
+
+def _stores(settings: Settings) -> str:
+    """Where everything is kept, and how to see it from the command line."""
+    store = settings.store
+    if not _simulated(settings):
+        return f"hotspare: stores {store.telemetry} and {store.operations}, those of the settings\n"
+    return (
+        f"hotspare: a simulated stream with stores of its own, {store.telemetry} and {store.operations}; "
+        f"see them with: hotspare incidents list --settings {store.telemetry.parent / 'hotspare.toml'}\n"
+    )
 
 
 def _port(text: str) -> int:

@@ -62,13 +62,11 @@ class Recording:
 def meta_of(scenario: Scenario, topology: Topology) -> RecordingMeta:
     """How a recording of the simulated scenario describes itself."""
     return RecordingMeta(
-        name=scenario.name,
-        starts_at=scenario.starts_at,
-        ends_at=scenario.starts_at + timedelta(seconds=scenario.duration_seconds),
-        source=f"simulated, seed {scenario.seed}",
+        name=scenario.name, source=f"simulated, seed {scenario.seed}",
+        starts_at=scenario.starts_at, ends_at=scenario.starts_at + timedelta(seconds=scenario.duration_seconds),
         intervals={name: float(seconds) for name, seconds in scenario.intervals.items()},
         gpus_per_node=topology.gpus_per_node,
-    )
+    )  # fmt: skip
 
 
 def write_recording(folder: Path, windows: Iterable[Window], topology: Topology, meta: RecordingMeta, labels: pl.DataFrame | None = None) -> dict[str, int]:  # fmt: skip  # noqa: E501
@@ -210,9 +208,7 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
     if _there(folder, path.name):
         try:
             tree = tomllib.loads(path.read_text("utf-8"))
-        except OSError as error:
-            raise RecordingError(f"recording {folder}: recording.toml: {error.strerror or error}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RecordingError(f"recording {folder}: recording.toml is not TOML: {error}") from error
     bounds = [_bounds(folder, name, frame) for name, frame in frames.items()]
     seen = [(low, high) for low, high in bounds if low is not None and high is not None]
@@ -234,13 +230,10 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
     if not isinstance(gpus_per_node, int) or not 1 <= gpus_per_node <= GPUS_PER_NODE_MAXIMUM:
         raise RecordingError(f"recording {folder}: recording.toml: gpus_per_node must be from 1 to 64")
     return RecordingMeta(
-        name=str(tree.get("name", folder.name)),
-        starts_at=starts_at,
-        ends_at=ends_at,
-        source=str(tree.get("source", "")),
+        name=str(tree.get("name", folder.name)), source=str(tree.get("source", "")),
+        starts_at=starts_at, ends_at=ends_at, gpus_per_node=gpus_per_node,
         intervals={**_estimated_intervals(frames, set(given)), **given},
-        gpus_per_node=gpus_per_node,
-    )
+    )  # fmt: skip
 
 
 def _bounds(folder: Path, name: str, frame: pl.LazyFrame) -> tuple[datetime | None, datetime | None]:
@@ -296,9 +289,7 @@ def _csv(folder: Path, name: str, columns: pl.Schema) -> pl.DataFrame:
         return pl.DataFrame(schema=columns)
     try:
         return pl.read_csv(path, infer_schema=False)
-    except OSError as error:
-        raise RecordingError(f"recording {folder}: {name}: {error.strerror or _line(error)}") from error
-    except pl.exceptions.PolarsError as error:
+    except (OSError, pl.exceptions.PolarsError) as error:
         raise RecordingError(f"recording {folder}: {name}: {_line(error)}") from error
 
 
@@ -311,8 +302,7 @@ def _there(folder: Path, name: str) -> bool:
             return found
     except OSError as error:
         raise RecordingError(f"recording {folder}: {name}: {error.strerror or error}") from error
-    what = "a link that leads nowhere" if path.is_symlink() and not path.exists() else "no file"
-    raise RecordingError(f"recording {folder}: {name} is {what}; put the file in its place, or take it away")
+    raise RecordingError(f"recording {folder}: {name} is no file; put the file in its place, or take it away")
 
 
 def _as_toml(meta: RecordingMeta) -> str:

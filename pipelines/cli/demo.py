@@ -31,13 +31,13 @@ def demo(settings: SettingsFile = None, as_json: AsJson = False) -> int:
         print_json({**replay_document(tally), "telemetry": str(TELEMETRY), "operations": str(OPERATIONS)})
         return 0
     incidents = fired(tally)
-    planned = [record for record in tally.actions if record.outcome != "refused"]
+    refused = sum(record.outcome == "refused" for record in tally.actions)
     screen.print(incidents_table(incidents))
-    screen.print(actions_table(planned))
+    screen.print(actions_table(tally.actions))
     screen.print(
         f"{sum(tally.rows.values()):,} rows of {len(tally.rows)} tables, {tally.quarantined} quarantined; "
         f"{tally.stream_seconds / 60:.0f} min of cluster time in {time.monotonic() - started:.1f} s; "
-        f"{len(tally.actions)} actions planned, {len(tally.actions) - len(planned)} refused by the guard"
+        f"{len(tally.actions)} actions planned, {refused} of them refused by the guard"
     )
     screen.print(f"\nDuckDB file: {TELEMETRY}\nTry next:")
     here = Path(sys.argv[0]).absolute()

@@ -96,7 +96,9 @@ def _lists(report: SourceReport) -> Iterator[Table]:
     yield from _list("Sources with trouble", heads, rows, odd.height)
     rejects = report.rejects.with_columns(pl.col("source", "topic").fill_null("-"))
     heads = ("table", "source", "from", "rule", "rows", "for example")
-    yield from _list("What was refused", heads, rejects.iter_rows(), rejects.height)
+    yield from _list(
+        "What was refused (hotspare quarantine shows every row)", heads, rejects.iter_rows(), rejects.height
+    )
     rows = ((origin, ", ".join(columns)) for origin, columns in report.signals.iter_rows())
     yield from _list("What sources cannot show", ("from", "missing"), rows, report.signals.height)
     rows = (

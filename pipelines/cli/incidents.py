@@ -1,15 +1,13 @@
 """hotspare incidents, actions, breaker: what is wrong, what was or would be done, and what people say to it."""
 
-import getpass
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypeVar, get_args
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, get_args
 
 import typer
 
 from pipelines.cli.output import (
     AsJson,
-    Refused,
     SettingsFile,
     action_document,
     actions_table,
@@ -18,18 +16,21 @@ from pipelines.cli.output import (
     incidents_table,
     moment,
     print_json,
+    rehearsed,
+    rehearsed_line,
     table,
 )
+from pipelines.cli.people import By, Comment, Name, incident_named, person, said, saying
+from pipelines.cli.phases import phases_document, phases_table
 from pipelines.cli.session import operations_store, settings_at
-from pipelines.operations_records import MATCHERS
+from pipelines.cli.silences import add_silence
+from pipelines.cli.watch import SERVER, watch_incidents
+from pipelines.cli.words import known
 from pipelines.recovery.ledger import Ledger
 from schemas.action import ActionRecord
+from schemas.causes import CAUSE_BY_NAME
 from schemas.incident import State
 
-Answer = TypeVar("Answer")
-By = Annotated[str, typer.Option("--by", help="Who says so; default is the user of this session.")]
-Comment = Annotated[str, typer.Option("--comment", "-m", help="Why.")]
-Name = Annotated[str, typer.Argument(help="Incident id, or as much of it as is unique.")]
 Action = Annotated[str, typer.Argument(help="Action id.")]
 
 incidents = typer.Typer(no_args_is_help=True, help="What is wrong: list, show, acknowledge, note, silence.")
@@ -42,16 +43,18 @@ def list_incidents(
     state: Annotated[list[str] | None, typer.Option(help=f"Any of: {', '.join(get_args(State))}.")] = None,
     cause: Annotated[list[str] | None, typer.Option(help="Only these causes.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most so many.")] = 50,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and show what changes, from `hotspare serve`.")] = False,
+    server: Annotated[str, typer.Option(help="With --watch: the console of `hotspare serve`.")] = SERVER,
     settings: SettingsFile = None,
     as_json: AsJson = False,
 ) -> int:
     """Newest first."""
-    states = [word for word in get_args(State) if word in (state or ())]
-    unknown = set(state or ()) - set(states)
-    if unknown:
-        raise Refused(f"--state {min(unknown)}: known are {', '.join(get_args(State))}")
-    store = operations_store(settings_at(settings))
-    found = store.incidents(states=states or None, causes=cause or None, limit=limit)
+    states = [known(word, get_args(State), "--state") for word in state or ()]
+    causes = [known(word, tuple(CAUSE_BY_NAME), "--cause") for word in cause or ()]
+    if watch:
+        return watch_incidents(server, states, causes, as_json=as_json)
+    store = operations_store(settings_at(settings), create=False)
+    found = store.incidents(states=states or None, causes=causes or None, limit=limit)
     if as_json:
         print_json({"incidents": [incident_document(incident) for incident in found]})
     else:
@@ -62,13 +65,15 @@ def list_incidents(
 @incidents.command("show")
 def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """One incident with its evidence, members, actions and what people said."""
-    store = operations_store(settings_at(settings))
-    incident = store.incident(name)
+    chosen = settings_at(settings)
+    store = operations_store(chosen)
+    incident = incident_named(store, name)
     taken = Ledger(store).actions(incident=incident.id, limit=None)
     remarks = store.remarks(incident.id)
     if as_json:
         said = [{"at": one.at, "by": one.by, "kind": one.kind, "text": one.text} for one in remarks]
-        print_json({**incident_document(incident, taken), "remarks": said})
+        timers = phases_document(incident, taken, datetime.now(UTC))
+        print_json({**incident_document(incident, taken), "phases": timers, "remarks": said})
         return 0
     screen = console()
     screen.print(incidents_table([incident]))
@@ -82,6 +87,9 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
     screen.print(table("Evidence", ("detector", "entity", "code", "values"), rows))
     if taken:
         screen.print(actions_table(sorted(taken, key=lambda one: one.at)))
+        if count := rehearsed(taken, chosen.recovery):
+            screen.print(rehearsed_line(count, chosen.recovery))
+        screen.print(phases_table(incident, taken, datetime.now(UTC)))
     if remarks:
         said_rows = ((moment(one.at), one.by, one.kind, one.text) for one in remarks)
         screen.print(table("What people said", ("at", "by", "kind", "text"), said_rows))
@@ -95,9 +103,9 @@ def acknowledge(
 ) -> int:  # fmt: skip
     """Say that somebody has seen it."""
     store = operations_store(settings_at(settings))
-    incident = _saying(lambda: store.acknowledge(name, _person(by), comment, datetime.now(UTC)))
-    return _said(
-        f"{incident.id} {incident.state} by {_person(by)}",
+    incident = saying(lambda: store.acknowledge(incident_named(store, name).id, person(by), comment, datetime.now(UTC)))
+    return said(
+        f"{incident.id} {incident.state} by {person(by)}",
         {"id": incident.id, "state": incident.state},
         as_json=as_json,
     )
@@ -107,32 +115,11 @@ def acknowledge(
 def note(name: Name, text: str, by: By = "", settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """Add a note to its timeline."""
     store = operations_store(settings_at(settings))
-    _saying(lambda: store.note(name, _person(by), text, datetime.now(UTC)))
-    return _said(f"noted by {_person(by)}", {"noted": text}, as_json=as_json)
+    saying(lambda: store.note(incident_named(store, name).id, person(by), text, datetime.now(UTC)))
+    return said(f"noted by {person(by)}", {"noted": text}, as_json=as_json)
 
 
-@incidents.command("silence")
-def silence(
-    matchers: Annotated[list[str], typer.Argument(help=f"name=value; names: {', '.join(MATCHERS)}.")],
-    hours: Annotated[float, typer.Option(min=0.01, max=24 * 90, help="For how long.")] = 4.0,
-    by: By = "", comment: Comment = "", settings: SettingsFile = None,
-    as_json: AsJson = False,
-) -> int:  # fmt: skip
-    """No pages for incidents that match all of these, for a while."""
-    pairs = [tuple(matcher.split("=", 1)) for matcher in matchers]
-    wrong = [matcher for matcher in matchers if "=" not in matcher]
-    if wrong:
-        raise Refused(f"{wrong[0]!r} is not name=value, e.g. cause=optic_degrading")
-    now = datetime.now(UTC)
-    store = operations_store(settings_at(settings))
-    made = _saying(
-        lambda: store.silence(
-            [(name, value) for name, value in pairs], now, now + timedelta(hours=hours), _person(by), comment
-        )
-    )
-    return _said(
-        f"{made.id} until {moment(made.ends_at)} UTC", {"id": made.id, "ends_at": made.ends_at}, as_json=as_json
-    )
+incidents.command("silence")(add_silence)
 
 
 @actions.command("list")
@@ -143,13 +130,16 @@ def list_actions(
     as_json: AsJson = False,
 ) -> int:
     """Newest first."""
-    store = operations_store(settings_at(settings))
-    identity = None if incident is None else store.incident(incident).id
+    chosen = settings_at(settings)
+    store = operations_store(chosen, create=False)
+    identity = None if incident is None else incident_named(store, incident).id
     found = Ledger(store).actions(incident=identity, limit=limit)
     if as_json:
         print_json({"actions": [{"incident": one.request.incident, **action_document(one)} for one in found]})
-    else:
-        console().print(actions_table(found) if found else "No actions.")
+        return 0
+    console().print(actions_table(found) if found else "No actions.")
+    if count := rehearsed(found, chosen.recovery):
+        console().print(rehearsed_line(count, chosen.recovery))
     return 0
 
 
@@ -159,7 +149,7 @@ def approve(
 ) -> int:
     """Agree to an action that waits for it; it is carried out when enough people have."""
     store = operations_store(settings_at(settings))
-    record = _saying(lambda: Ledger(store).answer(action, _person(by), comment, datetime.now(UTC), verdict="approved"))
+    record = saying(lambda: Ledger(store).answer(action, person(by), comment, datetime.now(UTC), verdict="approved"))
     return _answered(record, "approved", by, as_json=as_json)
 
 
@@ -169,8 +159,18 @@ def reject(
 ) -> int:
     """Refuse an action that waits for approval, for good."""
     store = operations_store(settings_at(settings))
-    record = _saying(lambda: Ledger(store).answer(action, _person(by), comment, datetime.now(UTC), verdict="rejected"))
+    record = saying(lambda: Ledger(store).answer(action, person(by), comment, datetime.now(UTC), verdict="rejected"))
     return _answered(record, "rejected", by, as_json=as_json)
+
+
+@actions.command("cancel")
+def cancel(
+    action: Action, by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False
+) -> int:
+    """Take an action that has not begun off the list, for good."""
+    store = operations_store(settings_at(settings))
+    record = saying(lambda: Ledger(store).cancel(action, person(by), comment, datetime.now(UTC)))
+    return _answered(record, "cancelled", by, as_json=as_json)
 
 
 @breaker.command("show")
@@ -179,7 +179,7 @@ def show_breaker(settings: SettingsFile = None, as_json: AsJson = False) -> int:
     state = operations_store(settings_at(settings)).breaker()
     document = {"tripped": state.tripped, "at": state.at, "by": state.by, "reason": state.reason}
     word = "tripped: no automatic action is taken" if state.tripped else "closed: automation may act"
-    return _said(
+    return said(
         f"{word}{f' ({state.reason}, {state.by}, {moment(state.at)} UTC)' if state.at else ''}",
         document,
         as_json=as_json,
@@ -193,34 +193,14 @@ def reset_breaker(
 ) -> int:  # fmt: skip
     """Let automation act again. Only a person does this."""
     store = operations_store(settings_at(settings))
-    _saying(lambda: store.reset_breaker(_person(by), reason, datetime.now(UTC)))
-    return _said(f"reset by {_person(by)}", {"tripped": False, "by": _person(by), "reason": reason}, as_json=as_json)
-
-
-def _saying(say: Callable[[], Answer]) -> Answer:
-    """What a person says can be wrong use: an unknown name is one, an empty one too."""
-    try:
-        return say()
-    except ValueError as error:
-        raise Refused(str(error)) from None
-
-
-def _person(by: str) -> str:
-    return by or getpass.getuser()
+    saying(lambda: store.reset_breaker(person(by), reason, datetime.now(UTC)))
+    return said(f"reset by {person(by)}", {"tripped": False, "by": person(by), "reason": reason}, as_json=as_json)
 
 
 def _answered(record: ActionRecord, word: str, by: str, *, as_json: bool) -> int:
-    return _said(
-        f"{record.request.id} {word} by {_person(by)}; it is {record.outcome}", action_document(record), as_json=as_json
+    return said(
+        f"{record.request.id} {word} by {person(by)}; it is {record.outcome}", action_document(record), as_json=as_json
     )
-
-
-def _said(text: str, document: dict[str, Any], *, as_json: bool) -> int:
-    if as_json:
-        print_json(document)
-    else:
-        console().print(text)
-    return 0
 
 
 def _values(values: object) -> str:

@@ -1,4 +1,4 @@
-"""The command line. Exit 0: done, 1: found something that needs a person, 2: wrong use or refused, in one line."""
+"""The command line. Errors are one line, and exit codes follow the one rule of EXITS."""
 
 import logging
 import sys
@@ -8,16 +8,24 @@ import structlog
 import typer
 
 from pipelines import operations_records
+from pipelines.cli.bundles import export_incident
 from pipelines.cli.cable import cable
+from pipelines.cli.capacity import checkpoints, failures, spares
 from pipelines.cli.demo import demo
+from pipelines.cli.detect import detect
 from pipelines.cli.doctor import doctor
+from pipelines.cli.holds import holds
 from pipelines.cli.incidents import actions, breaker, incidents
 from pipelines.cli.ingest import ingest
+from pipelines.cli.notify import notify
 from pipelines.cli.output import WRONG_USE, Refused
+from pipelines.cli.postmortem import postmortem
+from pipelines.cli.quarantine import quarantine
 from pipelines.cli.replay import replay
 from pipelines.cli.schema import schema
 from pipelines.cli.score import score
 from pipelines.cli.serve import serve
+from pipelines.cli.silences import silences
 from pipelines.cli.simulate import run_simulation
 from pipelines.cli.topology import topology
 from pipelines.workplace import REFUSALS
@@ -26,22 +34,37 @@ from pipelines.workplace import REFUSALS
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
 EXPECTED = (Refused, operations_records.NotFound, *REFUSALS)
 
+EXITS = (
+    "Exit codes. 0: done; commands that move or list data (ingest, simulate, demo, incidents list) say no more. "
+    "1: done, and what was judged needs a person (replay, score, cable accept, topology check, doctor). "
+    "2: wrong use, or refused, with one line that says why."
+)
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
-    help="hotspare watches very large GPU training clusters and drives their recovery.",
+    help="hotspare watches very large GPU training clusters and drives their recovery.", epilog=EXITS,
 )  # fmt: skip
 app.command("demo")(demo)
 app.command("ingest")(ingest)
 app.command("serve")(serve)
 app.command("replay")(replay)
+app.command("postmortem")(postmortem)
 app.command("score")(score)
+app.command("detect")(detect)
+incidents.command("export")(export_incident)
 app.add_typer(incidents, name="incidents")
+app.add_typer(silences, name="silences")
 app.add_typer(actions, name="actions")
 app.add_typer(breaker, name="breaker")
+app.add_typer(holds, name="holds")
+app.command("notify")(notify)
+app.command("spares")(spares)
+app.command("checkpoints")(checkpoints)
+app.command("failures")(failures)
 app.add_typer(cable, name="cable")
 app.add_typer(topology, name="topology")
 app.command("simulate")(run_simulation)
 app.command("doctor")(doctor)
+app.command("quarantine")(quarantine)
 app.command("schema")(schema)
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 
@@ -19,6 +20,7 @@ FOUND_SOMETHING = 1
 WRONG_USE = 2
 PLAIN_COLUMNS = 400  # more than any row needs, so that none is broken
 NARROW_COLUMNS = 130
+VERY_NARROW_COLUMNS = 100
 WHOLE = ("id", "incident", "cause", "severity", "state", "began", "detected", "ended", "action", "at")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
@@ -58,7 +60,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for column in columns:
         shown.add_column(column, overflow="fold", no_wrap=column in WHOLE)
     for row in rows:
-        shown.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        shown.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
     return shown
 
 
@@ -119,8 +121,10 @@ def incidents_table(incidents: Sequence[Incident]) -> RichTable:
         "after": lambda one: f"{(one.detected_at - one.starts_at).total_seconds():.1f} s",
         "ended": lambda one: "" if one.ends_at is None else f"{one.ends_at:{shape}}",
     }
-    if console().width < NARROW_COLUMNS:
-        columns = {name: value for name, value in columns.items() if name not in {"severity", "after", "ended"}}
+    width = console().width
+    left_out = {"severity", "after", "ended"} if width < NARROW_COLUMNS else set()
+    left_out |= {"began", "GPUs"} if width < VERY_NARROW_COLUMNS else set()
+    columns = {name: value for name, value in columns.items() if name not in left_out}
     return table(f"{title} (UTC)", tuple(columns), ([value(one) for value in columns.values()] for one in incidents))
 
 
@@ -132,4 +136,16 @@ def actions_table(records: Sequence[ActionRecord]) -> RichTable:
             (r.request.id, r.request.incident, r.request.kind, r.request.target, r.outcome, r.why or r.request.reason)
             for r in records
         ),
+    )
+
+
+def rehearsed(records: Iterable[ActionRecord], settings: RecoverySettings) -> int:
+    """How many were rehearsed though the settings enforce their kind: what they answer to was history by then."""
+    return sum(record.mode == "dry-run" and settings.mode_of(record.request.kind) == "enforce" for record in records)
+
+
+def rehearsed_line(count: int, settings: RecoverySettings) -> str:
+    return (
+        f"{count} of these actions: history, rehearsed and not done. recovery.mode is enforce, but what they answer to "
+        f"was more than {settings.expires_seconds:g} s old when it was taken in (or enforce was not yet set)."
     )

@@ -1,14 +1,19 @@
 """hotspare replay: what happened, judged again by the engine that watches live."""
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from pipelines.bundles.bundle import decode, is_bundle
+from pipelines.cli.bundles import verify as verify_bundle
+from pipelines.cli.heard import HeardSource
 from pipelines.cli.output import (
     FOUND_SOMETHING,
     AsJson,
+    Refused,
     SettingsFile,
     actions_table,
     console,
@@ -16,21 +21,29 @@ from pipelines.cli.output import (
     incidents_table,
     moment,
     print_json,
+    rehearsed,
+    rehearsed_line,
     some,
     table,
 )
 from pipelines.cli.session import replayed, settings_at, with_progress
 from pipelines.pacing import paced, speed_of
+from pipelines.recovery.settings import RecoverySettings
 from pipelines.settings import load_settings
 from pipelines.sources.choose import source_for
 from pipelines.stream import Tally
 from schemas.incident import Incident
 
+REFUSAL_HEADS = ("table", "rule", "rows", "reason", "place", "raw")
+
 
 def replay(
-    source: Annotated[str, typer.Argument(help="Scenario, recording folder, store:FROM..TO or kafka:TOPICS@FROM..TO.")],
+    source: Annotated[
+        str, typer.Argument(help="Scenario, bundle, recording folder, store:FROM..TO or kafka:TOPICS@FROM..TO.")
+    ],
     speed: Annotated[str, typer.Option(help="max, or how many times faster than it happened, e.g. 1 or 60.")] = "max",
     diff: Annotated[str | None, typer.Option(help="Second settings file: show what it would change.")] = None,
+    verify: Annotated[bool, typer.Option(help="Compare a bundle with what was decided at the time.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Another seed for a scenario.")] = None,
     settings: SettingsFile = None,
     as_json: AsJson = False,
@@ -38,15 +51,21 @@ def replay(
     """Replay a source through the detectors and show incidents and what recovery would do."""
     chosen = settings_at(settings)
     pace = speed_of(speed)
-    given = paced(source_for(source, chosen, seed=seed, speed=pace), pace, time.monotonic, time.sleep)
+    if verify:
+        if not Path(source).is_file() or not is_bundle(Path(source)):
+            raise Refused(f"{source}: --verify needs a bundle of `hotspare incidents export`")
+        return verify_bundle(decode(Path(source), chosen.bundles.bytes_maximum), chosen, as_json=as_json)
+    remarks: list[str] = []
+    heard = HeardSource(source=source_for(source, chosen, seed=seed, speed=pace, say=remarks.append))
+    given = paced(heard, pace, time.monotonic, time.sleep)
     tally = with_progress(given, lambda show: replayed(given, chosen, show), quiet=as_json)
     if diff is not None:
         other = replayed(source_for(source, chosen, seed=seed), load_settings(Path(diff)))
         return show_difference(tally, other, as_json=as_json)
     if as_json:
-        print_json(replay_document(tally))
+        print_json({**replay_document(tally), "remarks": remarks, "refused": heard.refusals()})
     else:
-        show_tally(tally)
+        show_tally(tally, title="; ".join(remarks), refused=heard.refusals())
     return FOUND_SOMETHING if needs_person(tally) else 0
 
 
@@ -75,14 +94,25 @@ def replay_document(tally: Tally) -> dict[str, Any]:
     }
 
 
-def show_tally(tally: Tally, title: str = "") -> None:
+def show_tally(
+    tally: Tally, title: str = "", refused: Sequence[Mapping[str, Any]] = (), enforcing: RecoverySettings | None = None
+) -> None:
+    """refused: as of HeardSource. enforcing: the settings where actions are carried out; None for a replay."""
     screen = console()
     if title:
         screen.print(title, markup=False)
     incidents = fired(tally)
     screen.print(incidents_table(incidents) if incidents else "No incidents.")
-    if tally.actions:
-        screen.print(actions_table(tally.actions))
+    actions = [record for record in tally.actions if record.request.incident in tally.incidents]
+    if actions:
+        screen.print(actions_table(actions))
+    if enforcing is not None and (count := rehearsed(actions, enforcing)):
+        screen.print(rehearsed_line(count, enforcing))
+    if refused:
+        title = (
+            "Refused, with the first of each" if enforcing is None else "Refused (hotspare quarantine shows every row)"
+        )
+        screen.print(table(title, REFUSAL_HEADS, ([row[head] for head in REFUSAL_HEADS] for row in refused)))
     screen.print(
         f"{sum(tally.rows.values()):,} rows of {len(tally.rows)} tables, {tally.findings} findings, "
         f"{tally.quarantined} quarantined, {tally.late} late; "

@@ -1,102 +1,132 @@
 """hotspare serve: the engine in a loop on Kafka, and the web console beside it."""
 
 import logging
+import os
+import signal
+import socket
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 import typer
 import uvicorn
 
-from pipelines.cli.output import FOUND_SOMETHING, SettingsFile, console
+from pipelines.cli.notify import keep_telling
+from pipelines.cli.output import Refused, SettingsFile, console
 from pipelines.cli.session import operations_store, settings_at
 from pipelines.lease import ingesting
-from pipelines.operations_store import OperationsStore
-from pipelines.settings import Settings
-from pipelines.sources.choose import topology_of
-from pipelines.sources.contract import SourceError
-from pipelines.sources.kafka import KafkaSource
-from pipelines.stream import Tally
-from pipelines.web.console import Serving, console_app
-from pipelines.workplace import Workplace
+from pipelines.serve.dagster_child import reporting
+from pipelines.serve.service import Service
+from pipelines.web.console import console_app
 
 log = structlog.get_logger()
-BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-
-
-@dataclass
-class Loop:
-    """The streaming loop in its own thread; a broker that is away is tried again, with growing pauses."""
-
-    settings: Settings
-    operations: OperationsStore
-    stopping: threading.Event = field(default_factory=threading.Event)
-    tally: Tally = field(default_factory=Tally)
-    trouble: str | None = "has not read anything yet"
-    failure: BaseException | None = None
-
-    def run(self) -> None:
-        chosen, failures = self.settings, 0
-        source = KafkaSource(
-            settings=chosen.kafka, limits=chosen.limits, formats=dict(chosen.topics), topology=topology_of(chosen),
-            following=lambda: not self.stopping.is_set(),
-        )  # fmt: skip
-        stream = Workplace(settings=chosen).stream(source, self.operations)
-        try:
-            while not self.stopping.is_set():
-                try:
-                    stream.run(self._seen)
-                except SourceError as error:
-                    self.trouble = str(error)
-                    pause = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
-                    log.warning("source_away", reason=str(error), again_in_seconds=pause)
-                    failures += 1
-                    self.stopping.wait(pause)
-                else:
-                    failures = 0
-        except BaseException as error:  # noqa: BLE001  kept, and raised again where the command ends
-            self.failure = error
-
-    def _seen(self, tally: Tally) -> None:
-        self.tally, self.trouble = tally, None
+STOP_SECONDS = 4.5
+CONSOLE_STOP_SECONDS = 1
 
 
 def serve(
     host: Annotated[str, typer.Option(help="Address of the web console.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 8080,
     settings: SettingsFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line.")] = False,
 ) -> int:
     """Watch Kafka until stopped; the console is at http://HOST:PORT, with /healthz, /readyz and /metrics."""
     chosen = settings_at(settings)
+    if as_json:
+        _log_json()
+    listening = _listening(host, port)
     operations = operations_store(chosen)
-    with ingesting(operations, "serve"):
-        loop = Loop(chosen, operations)
-        thread = threading.Thread(target=loop.run, name="stream")
-        serving = Serving(tally=lambda: loop.tally, trouble=lambda: loop.trouble, alive=thread.is_alive)
+    with ingesting(operations, "serve"), _until_stopped() as stopping:
+        service = Service(chosen, operations, stopping)
+        worker = _Worker(service)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                console_app(operations, service.figures), log_config=None, lifespan="off",
+                timeout_graceful_shutdown=CONSOLE_STOP_SECONDS,
+            )
+        )  # fmt: skip
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        config = uvicorn.Config(
-            console_app(operations, serving), host=host, port=port, log_level="warning", lifespan="off"
-        )
-        server = uvicorn.Server(config)
-        thread.start()
-        watching = threading.Thread(target=_end_with, args=(thread, server), daemon=True)
-        watching.start()
-        console().print(f"hotspare: console at http://{host}:{port}, stop with Ctrl-C")
+        web = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="console", daemon=True)
+        web.start()
+        worker.thread.start()
+        at = listening.getsockname()[1]
+        if as_json:
+            log.info("serving", console=f"http://{host}:{at}", process=os.getpid())
+        else:
+            console().print(f"hotspare: console at http://{host}:{at}, stop with Ctrl-C")
+        threading.Thread(target=keep_telling, args=(operations, chosen, stopping), name="notify", daemon=True).start()
+        with reporting(service.figures):
+            stopping.wait()
+        asked = time.monotonic()
+        worker.thread.join(STOP_SECONDS)
+        server.should_exit = True
+        web.join(max(0.1, STOP_SECONDS - (time.monotonic() - asked)))
+        log.info("stopped", in_seconds=round(time.monotonic() - asked, 2), whole=not worker.thread.is_alive())
+    if worker.failure is not None:
+        raise worker.failure
+    return 0
+
+
+@dataclass
+class _Worker:
+    """The service in its own thread; when it fails everything stops, so that nobody believes that somebody watches."""
+
+    service: Service
+    failure: BaseException | None = None
+    thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def _run(self) -> None:
         try:
-            server.run()
+            self.service.run()
+        except BaseException as error:  # noqa: BLE001  kept, and raised again where the command ends
+            self.failure = error
         finally:
-            loop.stopping.set()
-            thread.join(timeout=30)
-    if loop.failure is not None:
-        raise loop.failure
-    return FOUND_SOMETHING if loop.trouble and not loop.tally.rows else 0
+            self.service.stopping.set()
 
 
-def _end_with(thread: threading.Thread, server: uvicorn.Server) -> None:
-    """When the loop ends by a failure the console must not go on as if somebody watched."""
-    thread.join()
-    while not server.started:
-        time.sleep(0.05)
-    server.should_exit = True
+@contextmanager
+def _until_stopped() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; a second one ends the process the hard way, which loses nothing either."""
+    stopping = threading.Event()
+
+    def stop(number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen()
+    except OSError as error:
+        raise Refused(f"console at {host}:{port}: {error.strerror}; choose another with --port") from None
+    return listening
+
+
+def _log_json() -> None:
+    """One JSON object a line on standard error, as a log collector wants it."""
+    structlog.configure(
+        processors=[
+            structlog.processors.TimeStamper(fmt="iso"), structlog.processors.add_log_level,
+            structlog.processors.JSONRenderer(default=str),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )  # fmt: skip

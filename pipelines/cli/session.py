@@ -22,8 +22,9 @@ def telemetry_store(settings: Settings) -> TelemetryStore:
     return TelemetryStore(settings.store.telemetry, settings.store.busy_seconds)
 
 
-def operations_store(settings: Settings) -> OperationsStore:
-    return OperationsStore.open(settings.store.operations)
+def operations_store(settings: Settings, *, create: bool = True) -> OperationsStore:
+    """create: False where a store that is not there is an answer of its own: in the wrong folder nothing is wrong."""
+    return OperationsStore.open(settings.store.operations, create=create)
 
 
 def replayed(source: Source, settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> Tally:

@@ -12,6 +12,7 @@ from pipelines.bundles.source import bundle_source
 from pipelines.mapped_formats import TOPIC_MARK, mapped_format
 from pipelines.pacing import window_seconds
 from pipelines.settings import Settings
+from pipelines.sources.arrival_lags import recorded_lags
 from pipelines.sources.contract import Source, SourceError
 from pipelines.sources.files import FileSource, surroundings_of
 from pipelines.sources.kafka import KafkaSource
@@ -118,7 +119,7 @@ def recording_source(folder: Path, *, speed: float | None = None) -> WindowSourc
         stream=f"recording:{meta.name}:{folder.absolute()}", topology=recording.topology,
         intervals_seconds=meta.intervals, span_seconds=(meta.ends_at - meta.starts_at).total_seconds(),
         windows=lambda: read_recording(folder, window_seconds=seconds).windows,
-        delay_seconds=recording.delay_seconds,
+        delay_seconds=recording.delay_seconds, lags=recorded_lags(folder),
     )  # fmt: skip
 
 

@@ -85,10 +85,12 @@ def test_the_ui_shows_green_scheduled_runs_and_incidents_and_stops_when_asked(tm
             rows = green_runs(port)
         assert rows, said.read_text()
         assert min(rows) > 0
-        operations = OperationsStore.open(tmp_path / "var" / "operations.sqlite", create=False)
+        operations = OperationsStore.open(tmp_path / "var" / "ui" / "operations.sqlite", create=False)
         incidents = operations.incidents()
         operations.close()
         assert incidents
+        assert not list((tmp_path / "var").glob("*.*")), "what is simulated is in the stores of what is real"
+        assert "var/ui/telemetry.duckdb" in "".join(said.read_text().splitlines()[:2])
         assert f"http://localhost:{port}" in said.read_text()
         children = group_of(ui.pid)
         assert children

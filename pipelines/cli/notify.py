@@ -1,0 +1,51 @@
+"""hotspare notify: tell receivers what has changed; `serve` does it by itself."""
+
+import threading
+from datetime import UTC, datetime
+from typing import Annotated
+
+import structlog
+import typer
+
+from pipelines.cli.output import FOUND_SOMETHING, AsJson, SettingsFile, console, print_json
+from pipelines.cli.session import operations_store, settings_at
+from pipelines.notify.choose import receivers_from
+from pipelines.notify.deliver import deliver
+from pipelines.notify.receivers import ConsoleReceiver
+from pipelines.operations_database import StoreUnavailable
+from pipelines.operations_store import OperationsStore
+from pipelines.settings import Settings
+
+log = structlog.get_logger()
+ROUND_SECONDS = 1.0
+
+
+def notify(
+    show: Annotated[bool, typer.Option("--show", help="Print the pages here too.")] = False,
+    settings: SettingsFile = None,
+    as_json: AsJson = False,
+) -> int:
+    """One round: tell every receiver of the settings what it has not been told. Exit 1: one was not reached."""
+    chosen = settings_at(settings)
+    receivers = receivers_from(chosen) + ((ConsoleReceiver(),) if show else ())
+    done = deliver(operations_store(chosen), receivers, chosen.notify, datetime.now(UTC))
+    if as_json:
+        print_json({"receivers": [one.name for one in receivers], "told": done.told, "troubles": list(done.troubles)})
+    else:
+        console().print(f"{done.told} pages told to {len(receivers)} receivers")
+        for trouble in done.troubles:
+            console().print(trouble)
+    return FOUND_SOMETHING if done.troubles else 0
+
+
+def keep_telling(operations: OperationsStore, settings: Settings, stopping: threading.Event) -> None:
+    """Beside the loop, until stopped: a receiver or a store that is away is tried again."""
+    receivers = receivers_from(settings)
+    while receivers and not stopping.wait(ROUND_SECONDS):
+        try:
+            done = deliver(operations, receivers, settings.notify, datetime.now(UTC))
+        except StoreUnavailable as error:
+            log.warning("notify_waits", reason=str(error))
+            continue
+        for trouble in done.troubles:
+            log.warning("receiver_away", reason=trouble)
