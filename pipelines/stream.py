@@ -70,8 +70,8 @@ class Responder:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """Where a stream stands after a step, for whoever looks on. said: aliases learned so far. unwritten_rows: those that
-    wait for a flush. held: who holds the file, None where the last flush went through.
+    """Where a stream stands after a step, for whoever looks on. said: aliases learned so far. unwritten_rows: those
+    that wait for a flush. held: who holds the file, None where the last flush went through.
     """
 
     state: EngineState
@@ -84,11 +84,14 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Unwritten:
-    """What waits for the next flush. aliases: those of a stream that begins, None once they are written."""
+    """What waits for the next flush. aliases: those of a stream that begins, None once they are written. known: the
+    state as it stands in the file.
+    """
 
     steps: tuple[Step, ...] = ()
     notes: SourceNotes = field(default_factory=SourceNotes)
     aliases: pl.DataFrame | None = None
+    known: EngineState | None = None
 
     @property
     def rows(self) -> int:
@@ -129,7 +132,7 @@ class Stream:
         frozen = None if self.store is None else self.store.aliases(stream, begun=begun)
         identities = self._identities(frozen)
         said = identities.aliases
-        told = Unwritten(aliases=None if begun else frozen)
+        told = Unwritten(aliases=None if begun else frozen, known=state)
         written = offsets
         if state is not None:
             self.seen(Judged(state=state, incidents=state.correlation.incidents, identities=identities, said=said))
@@ -137,7 +140,7 @@ class Stream:
         started = flushed = time.monotonic()
         for arrival in self.source.arrivals(offsets):
             if state is None or state.sources.is_empty():  # nothing but refused messages has come so far
-                state = engine.start(_earliest(arrival.batch))
+                state = engine.start(earliest(arrival.batch))
             batch, notes = identified(arrival.batch, arrival.notes, identities, said)
             said = pl.concat([said, notes.learned])
             step = engine.step(state, batch)
@@ -153,7 +156,7 @@ class Stream:
                 held = self._flush(told, offsets, written)
                 flushed = time.monotonic()
                 if held is None:
-                    written, told = offsets, Unwritten()
+                    written, told = offsets, Unwritten(known=state)
             self.seen(
                 Judged(
                     state=state, incidents=step.incidents, identities=identities, said=said, unwritten_rows=told.rows,
@@ -163,7 +166,7 @@ class Stream:
             tally = _added(tally, step, arrival.ignored, actions, time.monotonic() - started)
             progress(tally)
         if told.steps and self.store is not None:
-            self.store.flush(stream, told.steps, offsets, since=written, notes=told.notes, aliases=told.aliases)
+            self._write(self.store, told, offsets, written)
         return tally
 
     def _identities(self, learned: pl.DataFrame | None) -> Identities:
@@ -187,8 +190,7 @@ class Stream:
         rows = told.rows
         store = self.store if rows > self.buffered_rows_maximum else replace(self.store, busy_seconds=0.0)
         try:
-            stream = self.source.stream
-            store.flush(stream, told.steps, offsets, since=written, notes=told.notes, aliases=told.aliases)
+            self._write(store, told, offsets, written)
         except StoreBusy as busy:
             if rows > self.buffered_rows_maximum:
                 raise
@@ -197,8 +199,14 @@ class Stream:
             return str(busy)
         return None
 
+    def _write(self, store: TelemetryStore, told: Unwritten, offsets: Offsets, written: Offsets) -> None:
+        store.flush(
+            self.source.stream, told.steps, offsets, since=written, notes=told.notes, aliases=told.aliases,
+            known=told.known,
+        )  # fmt: skip
 
-def _earliest(batch: Batch) -> datetime:
+
+def earliest(batch: Batch) -> datetime:
     times = [frame[TABLE_BY_NAME[name].time].min() for name, frame in batch.tables.items() if not frame.is_empty()]
     return min((moment for moment in times if isinstance(moment, datetime)), default=batch.now)
 

@@ -50,11 +50,14 @@ class JobPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class OtdrPlan:
-    """cables: how many of the longest are measured. Shots begin at first_shot_seconds; the first is the baseline."""
+    """cables: how many of the longest are measured. Shots begin at first_shot_seconds; the first is the baseline.
+    wavelengths_nanometers: of single mode, shot one after the other (replay.fiber_tables).
+    """
 
     cables: int = 4
     first_shot_seconds: int = 0
     shot_interval_seconds: int = 300
+    wavelengths_nanometers: tuple[float, ...] = (1310.0,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,15 @@ class Expectation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class History:
+    """[history] of a reconstruction. source: where it is told. known, assumed: what is from there, and what is not."""
+
+    source: str
+    known: str
+    assumed: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """intervals: seconds between samples, table by table. tables: the ones that are sent at all.
     nothing_else: an incident that no [[expect]] mentions is a false one.
@@ -100,6 +112,7 @@ class Scenario:
     otdr: OtdrPlan
     intervals: Mapping[str, int]
     tables: tuple[str, ...]
+    history: History | None = None
     faults: tuple[FaultPlan, ...]
     expects: tuple[Expectation, ...]
     nothing_else: bool
@@ -107,14 +120,21 @@ class Scenario:
 
 TOP_KEYS = (
     "name", "description", "seed", "starts_at", "duration_seconds", "topology", "job", "otdr", "intervals", "tables",
+    "history",
     "fault", "expect", "nothing_else",
 )  # fmt: skip
 
 
 def scenario_names() -> tuple[str, ...]:
-    """Names of the scenarios that come with the project."""
+    """Names of the scenarios that come with the project; history/NAME are reconstructions of what has happened."""
     folder = files("replay") / "scenarios"
-    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+    found = {"": folder, "history/": folder / "history"}
+    return tuple(
+        sorted(
+            prefix + entry.name.removesuffix(".toml")
+            for prefix, place in found.items() for entry in place.iterdir() if entry.name.endswith(".toml")
+        )
+    )  # fmt: skip
 
 
 def load_scenario(name_or_path: str) -> Scenario:
@@ -154,6 +174,7 @@ def parse_scenario(text: str, source: str) -> Scenario:
         otdr=_part(OtdrPlan, tree.get("otdr", {}), source, "otdr."),
         intervals=MappingProxyType({**intervals, **tree.get("intervals", {})}),
         tables=tables,
+        history=_part(History, tree["history"], source, "history.") if "history" in tree else None,
         faults=tuple(_part(FaultPlan, entry, source, "fault.") for entry in tree.get("fault", ())),
         expects=tuple(_part(Expectation, entry, source, "expect.") for entry in tree.get("expect", ())),
         nothing_else=bool(tree.get("nothing_else", True)),

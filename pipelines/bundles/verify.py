@@ -6,31 +6,14 @@ from typing import Any
 
 import polars as pl
 
-from detectors.contract import FINDING_COLUMNS, Detector
+from detectors.contract import FINDING_COLUMNS
 from pipelines.bundles.bundle import Bundle
 from pipelines.bundles.export import versions
-from pipelines.engine import Engine
-from pipelines.operations_store import OperationsStore
-from pipelines.recovery.recover import recover
-from pipelines.recovery.settings import RecoverySettings
-from pipelines.sources.contract import Source
-from schemas.action import ActionRecord
+from pipelines.rejudge import COMPARED, Rejudged
 from schemas.incident import Incident
 
-COMPARED = ("time", "detector", "cause", "kind", "entity", "active", "code", "severity")
 # A suspicion that is confirmed at the very beginning of the window was begun before it.
 SETTLING = timedelta(seconds=60)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rejudged:
-    """What a source gives with these detectors and settings, all in memory."""
-
-    findings: pl.DataFrame
-    incidents: dict[str, Incident]
-    actions: tuple[ActionRecord, ...]
-    began: datetime
-    until: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,31 +23,6 @@ class Divergence:
     at: datetime
     what: str
     cause: str
-
-
-def rejudge(source: Source, detectors: tuple[Detector, ...], recovery: RecoverySettings) -> Rejudged:
-    """Through engine and recovery without any store or executor."""
-    engine = Engine(detectors=detectors, topology=source.topology, intervals_seconds=source.intervals_seconds)
-    memory = OperationsStore.open(":memory:")
-    state, found = None, [pl.DataFrame(schema=FINDING_COLUMNS)]
-    incidents: dict[str, Incident] = {}
-    actions: dict[str, ActionRecord] = {}
-    for arrival in source.arrivals({}):
-        if state is None:
-            state = engine.start(arrival.batch.now)
-            began = arrival.batch.now
-        step = engine.step(state, arrival.batch)
-        state = step.state
-        found.append(step.findings)
-        incidents |= {one.id: one for one in step.incidents}
-        memory.upsert_incidents(step.incidents, at=state.now)
-        memory.upsert_incidents(state.correlation.incidents, at=state.now)
-        taken = recover(state.correlation.incidents, source.topology, memory, recovery.rehearsal(), {}, state.now)
-        actions |= {record.request.id: record for record in taken}
-    assert state is not None, "a bundle's window is never empty"
-    return Rejudged(
-        findings=pl.concat(found), incidents=incidents, actions=tuple(actions.values()), began=began, until=state.now
-    )
 
 
 def divergence(bundle: Bundle, again: Rejudged) -> Divergence | None:
@@ -110,8 +68,8 @@ def _counterpart(incident: Incident, again: Rejudged) -> Incident | None:
     return again.incidents.get(incident.id) or next(same, None)
 
 
-def _about(findings: pl.DataFrame, names: set[str], since: datetime, until: datetime) -> pl.DataFrame:
-    if findings.is_empty():
+def _about(findings: pl.DataFrame, names: set[str], since: datetime, until: datetime | None) -> pl.DataFrame:
+    if findings.is_empty() or until is None:
         return pl.DataFrame(schema=pl.Schema({name: FINDING_COLUMNS[name] for name in COMPARED}))
     inside = pl.col("entity").is_in(list(names)) & (pl.col("time") >= since) & (pl.col("time") < until)
     return findings.filter(inside).select(COMPARED)

@@ -10,12 +10,13 @@ from pipelines.bundles.anonymise import anonymised
 from pipelines.bundles.bundle import Bundle, encode
 from pipelines.bundles.export import export
 from pipelines.bundles.source import bundle_source
-from pipelines.bundles.verify import divergence, rejudge
+from pipelines.bundles.verify import divergence
 from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, SettingsFile, console, moment, print_json
 from pipelines.cli.people import Name, incident_named
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.pacing import window_seconds
-from pipelines.settings import Settings, configured, settings_from
+from pipelines.rejudge import rejudge
+from pipelines.settings import Settings, settings_from
 
 
 def export_incident(
@@ -58,7 +59,7 @@ def verify(bundle: Bundle, settings: Settings, *, as_json: bool) -> int:
     """Judge the bundle again with the settings that it was judged with. Exit 1 where it comes out otherwise."""
     recorded = settings_from(bundle.manifest.settings, "manifest.json: settings")
     then = settings.model_copy(update={"detectors": recorded.detectors, "recovery": recorded.recovery})
-    again = rejudge(bundle_source(bundle, seconds=window_seconds(None)), configured(then), then.recovery)
+    again = rejudge(bundle_source(bundle, seconds=window_seconds(None)), then)
     found = divergence(bundle, again)
     document: dict[str, Any] = {
         "incident": bundle.manifest.incident, "same": found is None, "versions": bundle.manifest.versions,

@@ -19,7 +19,6 @@ from pipelines.cli.output import (
     console,
     incident_document,
     incidents_table,
-    moment,
     print_json,
     rehearsed,
     rehearsed_line,
@@ -27,8 +26,10 @@ from pipelines.cli.output import (
     table,
 )
 from pipelines.cli.session import replayed, settings_at, with_progress
+from pipelines.counterfactual import Difference, differences
 from pipelines.pacing import paced, speed_of
 from pipelines.recovery.settings import RecoverySettings
+from pipelines.rejudge import rejudge
 from pipelines.settings import load_settings
 from pipelines.sources.choose import source_for
 from pipelines.stream import Tally
@@ -55,13 +56,14 @@ def replay(
         if not Path(source).is_file() or not is_bundle(Path(source)):
             raise Refused(f"{source}: --verify needs a bundle of `hotspare incidents export`")
         return verify_bundle(decode(Path(source), chosen.bundles.bytes_maximum), chosen, as_json=as_json)
+    if diff is not None:
+        other = load_settings(Path(diff))
+        then, now = (rejudge(source_for(source, chosen, seed=seed), one) for one in (chosen, other))
+        return show_differences(differences(then, now), as_json=as_json)
     remarks: list[str] = []
     heard = HeardSource(source=source_for(source, chosen, seed=seed, speed=pace, say=remarks.append))
     given = paced(heard, pace, time.monotonic, time.sleep)
     tally = with_progress(given, lambda show: replayed(given, chosen, show), quiet=as_json)
-    if diff is not None:
-        other = replayed(source_for(source, chosen, seed=seed), load_settings(Path(diff)))
-        return show_difference(tally, other, as_json=as_json)
     if as_json:
         print_json({**replay_document(tally), "remarks": remarks, "refused": heard.refusals()})
     else:
@@ -120,30 +122,14 @@ def show_tally(
     )
 
 
-def show_difference(before: Tally, after: Tally, *, as_json: bool) -> int:
-    """Incidents that appear, vanish, move or change with the other settings. Exit 1 when anything does."""
-    rows = differences(fired(before), fired(after))
+def show_differences(found: Sequence[Difference], *, as_json: bool) -> int:
+    """What the other settings change, and because of which finding. Exit 1 when anything does."""
     if as_json:
-        print_json({"differences": rows})
-    elif rows:
-        shown = ((row["change"], row["cause"], row["roots"], row["before"], row["after"]) for row in rows)
-        console().print(table("Differences", ("change", "cause", "root", "before", "after"), shown))
+        print_json({"differences": [vars(one) for one in found]})
+    elif found:
+        heads = ("change", "cause", "root", "before", "after", "because of")
+        rows = ((one.change, one.cause, some(one.roots), one.before, one.after, one.finding) for one in found)
+        console().print(table("Differences", heads, rows))
     else:
-        console().print("The same incidents with both settings.")
-    return FOUND_SOMETHING if rows else 0
-
-
-def differences(before: list[Incident], after: list[Incident]) -> list[dict[str, Any]]:
-    """One row per incident (cause and roots) that is not the same on both sides."""
-    one = {(incident.cause, incident.roots): incident for incident in before}
-    two = {(incident.cause, incident.roots): incident for incident in after}
-    found = []
-    for key in sorted({*one, *two}):
-        old, new = one.get(key), two.get(key)
-        said = [None if side is None else f"{side.severity} at {moment(side.detected_at)}" for side in (old, new)]
-        if said[0] != said[1]:
-            change = "appears" if old is None else "vanishes" if new is None else "changes"
-            found.append(
-                {"change": change, "cause": key[0], "roots": some(key[1]), "before": said[0], "after": said[1]}
-            )
-    return found
+        console().print("The same incidents and actions with both settings.")
+    return FOUND_SOMETHING if found else 0

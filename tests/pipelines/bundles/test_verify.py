@@ -5,18 +5,18 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from detectors.catalog import CATALOG
 from pipelines.bundles.anonymise import anonymised
 from pipelines.bundles.bundle import Bundle, encode
 from pipelines.bundles.source import bundle_source
-from pipelines.bundles.verify import Rejudged, divergence, rejudge
-from pipelines.recovery.settings import RecoverySettings
+from pipelines.bundles.verify import divergence
+from pipelines.rejudge import Rejudged, rejudge
+from pipelines.settings import Settings
 from pipelines.sources.contract import SourceError
 from tests.pipelines.bundles.conftest import Place
 
 
 def judged(bundle: Bundle, seconds: int = 120) -> Rejudged:
-    return rejudge(bundle_source(bundle, seconds=seconds), CATALOG, RecoverySettings())
+    return rejudge(bundle_source(bundle, seconds=seconds), Settings())
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,140 @@
+"""What other settings would have made of the same rows: incident by incident, action by action, and because of which
+finding.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from pipelines.rejudge import COMPARED, Rejudged
+from schemas.incident import Incident
+
+Change = Literal["appears", "vanishes", "earlier", "later", "cause", "root", "severity", "members", "actions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """before, after: in words, None for no such incident. finding: the first one about the roots that only one side
+    made; None where both made the same ones, so that only correlation or recovery differs.
+    """
+
+    change: Change
+    cause: str
+    roots: tuple[str, ...]
+    before: str | None
+    after: str | None
+    finding: str | None
+
+
+def differences(before: Rejudged, after: Rejudged) -> tuple[Difference, ...]:
+    """In order of time."""
+    old, new = fired(before.incidents.values()), fired(after.incidents.values())
+    pairs = _pairs(old, new)
+    kept = {one.id for _, one in pairs}
+    gone = [one for one in old if one.id not in {first.id for first, _ in pairs}]
+    found = [
+        *(_one(one, None, before, after) for one in gone),
+        *(_one(None, one, before, after) for one in new if one.id not in kept),
+        *(difference for one, other in pairs for difference in _changes(one, other, before, after)),
+    ]
+    return tuple(found)
+
+
+def fired(incidents: Iterable[Incident]) -> list[Incident]:
+    """Incidents that fired, by when; a suspect that came to nothing is not one."""
+    real = (one for one in incidents if one.state != "suspect" and not one.merged_into)
+    return sorted(real, key=lambda one: (one.detected_at, one.id))
+
+
+def _pairs(old: list[Incident], new: list[Incident]) -> list[tuple[Incident, Incident]]:
+    """The same incident on both sides: of the same cause and roots, else of anything in common at the same time."""
+    pairs: list[tuple[Incident, Incident]] = []
+    left = list(new)
+    for exact in (True, False):
+        for one in old:
+            if any(one.id == first.id for first, _ in pairs):
+                continue
+            other = next((each for each in left if _same(one, each, exact=exact)), None)
+            if other is not None:
+                pairs.append((one, other))
+                left.remove(other)
+    return pairs
+
+
+def _same(one: Incident, other: Incident, *, exact: bool) -> bool:
+    if exact:
+        return (one.cause, one.roots) == (other.cause, other.roots) and _overlap(one, other)
+    shared = {*one.roots, *one.members} & {*other.roots, *other.members}
+    return bool(shared) and _overlap(one, other)
+
+
+def _overlap(one: Incident, other: Incident) -> bool:
+    return (one.ends_at is None or other.starts_at <= one.ends_at) and (
+        other.ends_at is None or one.starts_at <= other.ends_at
+    )
+
+
+def _one(one: Incident | None, other: Incident | None, before: Rejudged, after: Rejudged) -> Difference:
+    incident = one or other
+    assert incident is not None
+    return Difference(
+        change="vanishes" if other is None else "appears", cause=incident.cause, roots=incident.roots,
+        before=_said(one), after=_said(other), finding=_finding(incident.roots, before, after),
+    )  # fmt: skip
+
+
+def _changes(one: Incident, other: Incident, before: Rejudged, after: Rejudged) -> Iterable[Difference]:
+    moved: Change = "earlier" if other.detected_at < one.detected_at else "later"
+    changed: list[tuple[Change, bool, str, str]] = [
+        ("cause", one.cause != other.cause, one.cause, other.cause),
+        ("root", one.roots != other.roots, _some(one.roots), _some(other.roots)),
+        ("severity", one.severity != other.severity, one.severity, other.severity),
+        (moved, one.detected_at != other.detected_at, f"{one.detected_at:%H:%M:%S.%f}"[:-3],
+         f"{other.detected_at:%H:%M:%S.%f}"[:-3]),
+        ("members", one.members != other.members, f"{len(one.members)} GPUs", f"{len(other.members)} GPUs"),
+        ("actions", _asked(one, before) != _asked(other, after), _only(one, before, other, after),
+         _only(other, after, one, before)),
+    ]  # fmt: skip
+    for change, differs, was, would_be in changed:
+        if differs:
+            yield Difference(
+                change=change, cause=one.cause, roots=one.roots, before=was, after=would_be,
+                finding=_finding((*one.roots, *other.roots), before, after),
+            )  # fmt: skip
+
+
+def _finding(roots: tuple[str, ...], before: Rejudged, after: Rejudged) -> str | None:
+    """The first finding about these entities that only one side made, in words."""
+    columns = list(COMPARED)
+    mine = pl.col("entity").is_in(list(roots))
+    old, new = (side.findings.filter(mine).select(columns) for side in (before, after))
+    only = pl.concat([
+        old.join(new, on=columns, how="anti", nulls_equal=True).with_columns(side=pl.lit("before")),
+        new.join(old, on=columns, how="anti", nulls_equal=True).with_columns(side=pl.lit("after")),
+    ]).sort("time", "side")  # fmt: skip
+    if only.is_empty():
+        return None
+    row = only.row(0, named=True)
+    verb = "begins" if row["active"] else "ends"
+    where = f"{row['detector']}: {row['cause']} ({row['code']}, {row['severity']}) of {row['entity']}"
+    return f"{where} {verb} at {row['time']:%H:%M:%S}, {row['side']} only"
+
+
+def _asked(incident: Incident, side: Rejudged) -> frozenset[tuple[str, str]]:
+    mine = (one.request for one in side.actions if one.request.incident == incident.id)
+    return frozenset((request.kind, request.target) for request in mine)
+
+
+def _only(incident: Incident, side: Rejudged, other: Incident, far: Rejudged) -> str:
+    extra = sorted(_asked(incident, side) - _asked(other, far))
+    return ", ".join(f"{kind} {target}" for kind, target in extra[:5]) or "nothing more"
+
+
+def _said(incident: Incident | None) -> str | None:
+    return None if incident is None else f"{incident.severity} at {incident.detected_at:%Y-%m-%d %H:%M:%S}"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
