@@ -135,11 +135,11 @@ class Casebook:
         return whole, parts
 
     def twin(self, level: Level) -> Level | None:
-        """The same bad state of the same entity, as another detector states it, in a case that is not resolved."""
+        """The same bad state of the same entity, as another detector or another code states it, in an open case."""
         found = (
             other
             for key in self._standing.get(self._stands(level)[0], ())
-            if (other := self.levels[key]).said.key[1:] == level.said.key[1:] and self._is_open(other.case)
+            if (other := self.levels[key]).said.state_of == level.said.state_of and self._is_open(other.case)
         )
         return min(found, key=rank, default=None)
 

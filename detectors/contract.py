@@ -13,7 +13,7 @@ of one row by a scalar with another rounding than a longer one.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import dataframely as dy
@@ -30,12 +30,14 @@ FINDING_COLUMNS = pl.Schema({name: column.dtype for name, column in Finding.colu
 class Context:
     """now: the watermark; every row before it has arrived, none at or after it has been given.
     began: first instant of the stream. intervals_seconds: sampling interval of each table, as the source says.
+    lags: how much later than others' the rows of a node come, where that is more than clocks and networks explain.
     """
 
     now: datetime
     began: datetime
     topology: Topology
     intervals_seconds: Mapping[str, float] = field(default_factory=lambda: USUAL_INTERVALS_SECONDS)
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,11 @@ from schemas.causes import CAUSE_BY_NAME, Severity
 from schemas.incident import Incident, incident_id
 
 Instant = int  # microseconds since the epoch, UTC
-Key = tuple[str, str, str, str]
+Key = tuple[str, str, str, str, str]
+LEVEL_PER_CODE = frozenset({"gpu.xid", "gpu.xid_repeats"})
+"""Detectors that hold a level for each code of an entity. For all others the code is a word about the one level of the
+entity, and may change while it lasts: a leak that the rope shows, and then the reservoir too, is one leak.
+"""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SEVERITY_RANK: Mapping[Severity, int] = {"info": 0, "ticket": 1, "page": 2}
 
@@ -60,7 +64,13 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
     @property
     def key(self) -> Key:
         """What the level is about: between two statements with one key it holds."""
-        return (self.detector, self.cause, self.kind, self.entity)
+        code = self.code or "" if self.detector in LEVEL_PER_CODE else ""
+        return (self.detector, self.cause, self.kind, self.entity, code)
+
+    @property
+    def state_of(self) -> tuple[str, str, str]:
+        """The bad state and who is in it, whoever states it and by whatever code."""
+        return (self.cause, self.kind, self.entity)
 
     @property
     def waits(self) -> bool:

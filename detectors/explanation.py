@@ -42,12 +42,13 @@ SILENT = ("telemetry_stale", "telemetry_frozen", "telemetry_implausible")
 
 EXPLAINS: tuple[Explains, ...] = (
     Explains(
-        causes=("power_domain_lost",), same=("power_sag",), inside=("node_lost", "hardware_degraded", "gpu_fallen_off_bus", *BROKEN),
+        causes=("power_domain_lost",), same=("power_sag",),
+        inside=("node_lost", "hardware_degraded", "gpu_fallen_off_bus", *BROKEN),
         whole=("coolant_pump_failure", "coolant_flow_restricted"), end=LINKS, job=JOBS, source=(*SILENT, "clock_skew"),
     ),
     Explains(
-        causes=("power_sag",), inside=("node_lost", "hardware_degraded", "gpu_power_brake", *SLOWED), end=LINKS, job=JOBS,
-        source=SILENT, whole=("coolant_pump_failure", "coolant_flow_restricted"),
+        causes=("power_sag",), inside=("node_lost", "hardware_degraded", "gpu_power_brake", *SLOWED), end=LINKS,
+        job=JOBS, source=SILENT, whole=("coolant_pump_failure", "coolant_flow_restricted"),
     ),
     Explains(
         causes=("coolant_leak",), same=("coolant_pump_failure", "coolant_flow_restricted", "coolant_air"),
@@ -68,7 +69,10 @@ EXPLAINS: tuple[Explains, ...] = (
         source=(*SILENT, "clock_skew"),
     ),
     Explains(causes=("gpu_fallen_off_bus",), same=BROKEN, job=JOBS, source=SILENT),
-    Explains(causes=("gpu_memory", "gpu_nvlink"), same=("gpu_fatal_error", *SLOWED), job=JOBS, source=SILENT),
+    Explains(
+        causes=("gpu_memory", "gpu_nvlink"), same=("gpu_fatal_error", *SLOWED), job=JOBS,
+        source=SILENT,
+    ),
     Explains(causes=("gpu_fatal_error",), same=SLOWED, job=JOBS, source=SILENT),
     Explains(causes=("gpu_pcie", "gpu_power_brake", "gpu_thermal_throttle"), same=SLOWED, job=JOBS),
     Explains(causes=("gpu_hang",), same=("gpu_straggler",), job=JOBS),
@@ -110,7 +114,9 @@ MERGES: tuple[Merge, ...] = (
     # Hosts of one feed brake together: it is the power, not each host (NVSentinel issue 1666).
     Merge(causes=("gpu_power_brake",), over=("device", "pdu"), together=True),
     Merge(causes=("link_flap", "link_down"), over=("device", "bundle"), together=False),
-    Merge(causes=SILENT, over=("table", "device"), together=False),
+    # A collector takes every table of whoever sends through it.
+    Merge(causes=("telemetry_stale",), over=("site",), together=False),
+    Merge(causes=("telemetry_frozen", "telemetry_implausible"), over=("table", "device"), together=False),
     # All tables of a host have one clock.
     Merge(causes=("clock_skew",), over=("device",), together=False),
 )

@@ -9,7 +9,7 @@ import msgspec
 from detectors.casebook import EVIDENCE_LIMIT
 from detectors.correlation_state import Case, Instant, Key, Level, moment, rank
 from detectors.explanation import feeds_of
-from schemas.causes import Kind
+from schemas.causes import CAUSE_BY_NAME, Kind
 from schemas.incident import Incident, State
 from schemas.topology import Topology
 
@@ -33,12 +33,14 @@ def incident_of(case: Case, levels: list[Level], topology: Topology, merged_into
 
 
 def _members(levels: list[Level], topology: Topology) -> set[str]:
-    """GPUs of the findings that take GPUs. A PDU stated lost before any GPU under it was takes all that it feeds
-    alone; otherwise the findings say who is gone.
+    """GPUs of the findings that take GPUs, and those of a job that stands still by itself. A PDU stated lost before any
+    GPU under it was takes all that it feeds alone; otherwise the findings say who is gone.
     """
     members: set[str] = set()
     dark: set[str] = set()
     for level in levels:
+        if level.root and level.grave and CAUSE_BY_NAME[level.said.cause].stalls_gpus:
+            members.update(gpu for member in level.members for gpu in _gpus_of(member, topology))
         if not level.takes_gpus:
             continue
         if level.said.kind != "pdu":
@@ -50,6 +52,11 @@ def _members(levels: list[Level], topology: Topology) -> set[str]:
             if dark.issuperset(feeds_of(topology, node)):  # a second feed keeps a node alive
                 members.update(topology.gpus_of_node(node))
     return members
+
+
+def _gpus_of(member: str, topology: Topology) -> tuple[str, ...]:
+    """A job's evidence names its GPUs, or its nodes."""
+    return (member,) if "/" in member else tuple(topology.gpus_of_node(member))
 
 
 def _shown_first(level: Level) -> tuple[bool, bool, int, Instant, Key]:

@@ -51,6 +51,31 @@ def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     return pl.concat([plans, below.select(pl.lit("node").alias("kind"), "entity", "starts_at", "ends_at")])
 
 
+def loops_in(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
+    """cdu, starts_at, ends_at: plans over a loop, or over a superblock or pod that all nodes of the loop are in."""
+    own = plans.filter(kind="cdu").select("starts_at", "ends_at", cdu="entity")
+    found = [own]
+    for kind in ("superblock", "pod"):
+        wide = plans.filter(kind=kind)
+        if not wide.is_empty():
+            cooled = topology.nodes.filter(pl.col("cdu").is_not_null()).group_by("cdu").agg(pl.col(kind).unique())
+            whole = cooled.filter(pl.col(kind).list.len() == 1).with_columns(pl.col(kind).list.first())
+            found.append(wide.join(whole, left_on="entity", right_on=kind).select("starts_at", "ends_at", "cdu"))
+    return pl.concat(found)
+
+
+def during(rows: pl.DataFrame, loops: pl.DataFrame, *, by: str, after: timedelta = timedelta(0)) -> pl.Series:
+    """Whether each row's time lies in a window of its loop (`by`), or no longer than `after` behind its end."""
+    if loops.is_empty() or rows.is_empty():
+        return pl.repeat(False, rows.height, dtype=pl.Boolean, eager=True).alias("planned")
+    numbered = rows.select("time", by).with_row_index("row_number")
+    inside = numbered.join(loops, left_on=by, right_on="cdu").filter(
+        (pl.col("starts_at") <= pl.col("time"))
+        & (pl.col("ends_at").is_null() | (pl.col("time") < pl.col("ends_at") + after))
+    )
+    return numbered.select(planned=pl.col("row_number").is_in(inside["row_number"].implode()))["planned"]
+
+
 def forgiven(
     judged: pl.DataFrame, plans: pl.DataFrame, keys: Mapping[str, str], *, at: str, limit: timedelta
 ) -> pl.Series:

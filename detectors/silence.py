@@ -88,3 +88,18 @@ def heard_alone(
         pl.col("next_return").is_null() | (pl.col("heard") < pl.col("next_return"))
     )
     return bounded.filter(alone).drop("proven", "next_return")
+
+
+def proven(gaps: pl.DataFrame, hosts: pl.DataFrame, missed: timedelta) -> pl.DataFrame:
+    """Gaps with `proof`: the first row of the host that shows that it outlived a missed beat.
+
+    gaps: id, time, until, proof (as far as known), ... hosts: id, time of every row beside heartbeats.
+    """
+    hosts = hosts.filter(pl.col("id").is_in(gaps["id"].unique().implode())).unique()
+    found = gaps.with_columns(waited=pl.col("time") + missed).sort("waited").join_asof(
+        hosts.select("id", shown="time").sort("shown"), left_on="waited", right_on="shown", by="id",
+        strategy="forward", coalesce=False, allow_exact_matches=False, check_sortedness=False,
+    )  # fmt: skip
+    proof = pl.coalesce("proof", "shown")
+    before_return = pl.col("until").is_null() | (proof < pl.col("until"))
+    return found.with_columns(proof=pl.when(before_return).then(proof)).drop("waited", "shown").sort("id", "time")

@@ -33,6 +33,8 @@ IDLE_WATTS = 92.0
 NODE_OVERHEAD_WATTS = 2800.0
 APPROACH_KELVIN = 4.0  # facility water to coolant at nominal heat: 3 to 5 K (domain.md 4.6)
 SPINNING = 0.45  # share of full load while waiting in a collective, as in job.activity
+# Assumptions: a control valve is never shut, and moves as fast as a plate warms.
+VALVE_SHARE_MINIMUM, VALVE_SECONDS = 0.3, 20.0
 LOOP_SECONDS = 60.0  # time constant of the loop's volume behind the heat exchanger
 FACILITY_CELSIUS, FACILITY_SWING_CELSIUS, WARMEST_HOUR = 30.0, 1.5, 15.0
 
@@ -46,7 +48,8 @@ def clock_share_at(limit_watts: Floats) -> Floats:
 class Block:
     """The truth of one block. t seconds x (g GPUs, n nodes, c CDUs, p PDUs); steps and shares as the job says them.
 
-    heat: watts each plate gives to the coolant. clock_share: 1 = not throttled. job_shares: (g,) per second, shared.
+    heat: watts each plate gives to the coolant. valve: share of its opening of each branch valve. clock_share: 1 = not
+    throttled. job_shares: (g,) per second, shared.
     """
 
     seconds: Floats
@@ -59,6 +62,7 @@ class Block:
     heat: Floats
     flow: Floats
     inlet: Floats
+    valve: Floats
     node_watts: Floats
     supply: Floats
     return_: Floats
@@ -93,7 +97,7 @@ class Cluster:
         nominal_heat = self._by_loop(np.full(count, LOADED_WATTS))
         self.exchanger_watts_per_kelvin = np.maximum(nominal_heat, 1.0) / APPROACH_KELVIN
         self.speeds = np.ones((len(layout.cdus), PUMPS_PER_CDU))
-        self.clock_share = np.ones(count)
+        self.clock_share, self.valve = np.ones(count), np.ones(count)
         self.shut_down = np.zeros(count, dtype=np.bool_)
         self._settle()
 
@@ -159,7 +163,11 @@ class Cluster:
         stuck, fails = conditions.get("rank_stuck"), conditions.get("saves_fail")
         hung = stuck is not None and bool((stuck[t] & working).any())
         lost = fails is not None and bool((fails[t] & working).any())
-        kept.completed[t] = self.job.advance(second, working, slowdown, hung=hung, saves_fail=lost)
+        slow_hop = conditions.get("communication_factor")
+        kept.completed[t] = self.job.advance(
+            second, working, slowdown, hung=hung, saves_fail=lost,
+            communication_factor=1.0 if slow_hop is None else float(slow_hop[t]),
+        )  # fmt: skip
         kept.activity[t] = self.job.activity(second) if working.any() else 0.0
         kept.remember_job(t, self.job)
         if hung and stuck is not None:  # the others spin in the collective, the stuck one does nothing
@@ -178,9 +186,11 @@ class Cluster:
         flow = self.plate_flow * np.append(flow_share, 1.0)[self.loop_of_gpu]
         if choked is not None:
             flow = flow * choked[t]
+        moved = self._valves_moved(t, power, conditions)
+        flow = flow * self.valve
         worse = conditions.get("plate_resistance_factor")
         conduction = self.conduction if worse is None else self.conduction * worse[t]
-        touched = any(each is not None for each in (worse, choked, target, clogged))
+        touched = moved or any(each is not None for each in (worse, choked, target, clogged))
         if touched or not (self.speeds == 1).all():
             conductance = plate_conductance(flow, conduction)
         else:
@@ -188,7 +198,7 @@ class Cluster:
         inlet = self.inlet()
         heat = conductance * (self.temperature - inlet)
         kept.temperature[t], kept.power[t], kept.share[t] = self.temperature, power, self.clock_share
-        kept.heat[t], kept.flow[t], kept.inlet[t] = heat, flow, inlet
+        kept.heat[t], kept.flow[t], kept.inlet[t], kept.valve[t] = heat, flow, inlet, self.valve
         self.temperature = temperature_after(self.temperature, power, heat)
         self.clock_share, kept.hardware[t] = clock_share_after(self.clock_share, self.temperature)
         loop_heat, loop_liters = self._by_loop(heat), self._by_loop(flow)
@@ -201,6 +211,22 @@ class Cluster:
         exchanger = self.exchanger_watts_per_kelvin * (1.0 if fouled is None else fouled[t])
         settled = facility + loop_heat / exchanger
         self.supply = self.supply + (settled - self.supply) / LOOP_SECONDS
+
+    def _valves_moved(self, t: int, power: Floats, conditions: Conditions) -> bool:
+        """Let the branch valves follow the power of their GPUs, where they do; whether any stands otherwise than open.
+
+        A valve's flow goes with its opening, which goes with the load and is never below VALVE_SHARE_MINIMUM.
+        """
+        controlled, stuck = conditions.get("valve_controlled"), conditions.get("valve_stuck_at")
+        wanted = np.ones(len(self.valve))
+        if controlled is not None:
+            load = np.clip((power - self.idle_watts) / (self.loaded_watts - self.idle_watts), 0.0, 1.0)
+            wanted = np.where(controlled[t], VALVE_SHARE_MINIMUM + (1 - VALVE_SHARE_MINIMUM) * load, 1.0)
+        self.valve = self.valve + (wanted - self.valve) / VALVE_SECONDS
+        if stuck is not None:
+            self.valve = np.where(stuck[t] >= 0, stuck[t], self.valve)
+        self.valve = np.where(np.abs(self.valve - 1.0) < 1e-6, 1.0, self.valve)
+        return bool((self.valve != 1.0).any())
 
     def _by_loop(self, values: Floats) -> Floats:
         """(g,) summed by CDU, (c,); what no CDU cools is left out."""
@@ -221,7 +247,7 @@ class _Kept:
         self.layout = layout
         gpus, loops = (length, layout.gpus), (length, len(layout.cdus))
         self.temperature, self.power, self.share = np.empty(gpus), np.empty(gpus), np.empty(gpus)
-        self.heat, self.flow, self.inlet = np.empty(gpus), np.empty(gpus), np.empty(gpus)
+        self.heat, self.flow, self.inlet, self.valve = (np.empty(gpus) for _ in range(4))
         self.hardware = np.zeros(gpus, dtype=np.bool_)
         self.supply, self.return_, self.facility = (np.empty(loops) for _ in range(3))
         self.loop_flow, self.loop_heat = np.empty(loops), np.empty(loops)
@@ -243,6 +269,7 @@ class _Kept:
         return Block(
             seconds=seconds, alive=alive, node_on=node_on, temperature=self.temperature, power=self.power,
             clock_share=self.share, hardware_slowed=self.hardware, heat=self.heat, flow=self.flow, inlet=self.inlet,
+            valve=self.valve,
             node_watts=np.where(node_on, by_node + NODE_OVERHEAD_WATTS, 0.0), supply=self.supply, return_=self.return_,
             facility=self.facility, loop_flow=self.loop_flow, loop_heat=self.loop_heat, pump_speed=self.speeds,
             activity=self.activity, job_steps=self.steps, job_step_seconds=self.step_seconds,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from replay.layout import Layout
 from replay.randomness import Floats
 
-Domain = Literal["gpu", "node", "pdu", "cdu", "pump", "link", "end"]
+Domain = Literal["gpu", "node", "pdu", "cdu", "pump", "link", "end", "job"]
 PUMPS_PER_CDU = 2
 
 
@@ -30,6 +30,8 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("gpu_on", "gpu", True, "answers on the bus, draws power"),
     Quantity("plate_flow_share", "gpu", 1.0, "flow through the plate over what the loop's head would give"),
     Quantity("plate_resistance_factor", "gpu", 1.0, "conduction resistance over its own when new"),
+    Quantity("valve_controlled", "gpu", False, "the branch valve follows the power of its GPU; else it stands open"),
+    Quantity("valve_stuck_at", "gpu", -1.0, "share of its opening at which the branch valve sticks; below 0 it moves"),
     Quantity("compute_factor", "gpu", 1.0, "time the rank needs for its share over the usual"),
     Quantity("board_limit_watts", "gpu", 700.0, "what the driver lets the board draw"),
     Quantity("ecc_correctable_per_second", "gpu", 0.0, "corrected errors beyond the background"),
@@ -52,16 +54,27 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("feed_on", "pdu", True, "the PDU feeds its nodes"),
     Quantity("meter_on", "pdu", True, "the PDU's meter sends"),
     Quantity("pump_target", "pump", 1.0, "speed the pump is driven at, share of nominal"),
+    Quantity("extra_load_share", "pdu", 0.0, "load beyond that of the nodes, over what the circuit is rated for"),
     Quantity("volts_share", "pdu", 1.0, "line voltage over its usual one"),
     Quantity("loop_flow_share", "cdu", 1.0, "flow of the loop over what its pumps would give: a filter clogs"),
     Quantity("exchanger_share", "cdu", 1.0, "heat conductance of the heat exchanger over its own when clean"),
     Quantity("ph_shift", "cdu", 0.0, "acidity of the coolant beside its usual one, pH"),
     Quantity("conductivity_factor", "cdu", 1.0, "conductivity of the coolant over its usual one"),
+    Quantity("flow_meter_factor", "cdu", 1.0, "what the flow meter shows over the flow"),
+    Quantity("return_sensor_kelvin", "cdu", 0.0, "what the return sensor shows beyond the temperature"),
     Quantity("facility_rise_kelvin", "cdu", 0.0, "facility water above its usual temperature"),
     Quantity("level_lost_percent", "cdu", 0.0, "coolant lost from the reservoir"),
     Quantity("leak_severity", "cdu", 0, "0 ok, 1 warning, 2 critical"),
     Quantity("link_on", "link", True, "the cable and both ports work"),
     Quantity("raw_error_decades", "end", 0.0, "powers of ten by which raw errors of the receiver rose"),
+    Quantity("rate_share", "link", 1.0, "data rate that the link has trained to over its own"),
+    Quantity("fec_burst_share", "end", 0.0, "codewords hit by a burst of errors, of all that the receiver gets"),
+    Quantity("wait_ticks_per_second", "end", 0.0, "ticks without credit beyond the usual, while the job communicates"),
+    Quantity("discards_per_second", "end", 0.0, "packets dropped for want of room, while the job communicates"),
+    Quantity("module_rise_kelvin", "end", 0.0, "transceiver above its usual temperature"),
+    Quantity("module_volts_shift", "end", 0.0, "supply of the transceiver beside its usual one, V"),
+    Quantity("end_silent", "end", False, "the device of this port sends nothing"),
+    Quantity("communication_factor", "job", 1.0, "time that the collectives of a step take over the usual"),
 )
 _BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
 
@@ -116,9 +129,24 @@ class Lie:
     every: int = 1
 
 
+@dataclass(frozen=True)
+class FiberChange:
+    """What a fibre is other than when it was laid, from and to in seconds of the scenario. Shares are of its length;
+    bend_db is at 1310 nm, and a bend without a share is in the panel.
+    """
+
+    begins: float
+    ends: float
+    panel_loss_db: float = 0.0
+    panel_reflectance_db: float = 0.0
+    bend_share: float | None = None
+    bend_db: float = 0.0
+    cut_share: float | None = None
+
+
 @dataclass(eq=False)
 class Conditions:
-    """seconds: the block's seconds since the scenario began, (t,). fiber_losses_db: link -> (from, to, dB)."""
+    """seconds: the block's seconds since the scenario began, (t,). fiber_changes: by link."""
 
     seconds: Floats
     layout: Layout
@@ -126,12 +154,12 @@ class Conditions:
     driver_events: list[DriverEvent] = field(default_factory=list)
     planned: list[PlannedTime] = field(default_factory=list)
     lies: list[Lie] = field(default_factory=list)
-    fiber_losses_db: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    fiber_changes: dict[int, FiberChange] = field(default_factory=dict)
     silent: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     _bent: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def bend(self, name: str) -> npt.NDArray[Any]:
-        """The quantity as a writable array (t, entities), or (t, CDUs, pumps)."""
+        """The quantity as a writable array (t, entities), (t, CDUs, pumps), or (t,) for the job."""
         if name not in self._bent:
             quantity = _BY_NAME[name]
             self._bent[name] = np.full((len(self.seconds), *self._shape(quantity.domain)), quantity.resting)
@@ -157,5 +185,6 @@ class Conditions:
             "pump": (len(layout.cdus), PUMPS_PER_CDU),
             "link": (len(layout.fabric.cables),),
             "end": (len(layout.fabric.end_device),),
+            "job": (),
         }
         return counts[domain]

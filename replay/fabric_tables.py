@@ -5,6 +5,7 @@ import polars as pl
 
 from replay.cluster import FACILITY_CELSIUS, Block
 from replay.conditions import Conditions
+from replay.fec_histogram import FecHistogram
 from replay.layout import Layout
 from replay.randomness import Array, Flags, Floats, Integers, generator
 from replay.rows import sampled_rows, ticks_of
@@ -51,6 +52,7 @@ class FabricTables:
             {"device": layout.fabric.end_device, "port": layout.fabric.end_port},
             schema={"device": pl.String, "port": pl.Int64},
         )
+        self.discards = still.pop("transmit_discard_total").astype(np.float64)
         self.ports = names.with_columns(pl.Series(name, values) for name, values in still.items())
         self.transmit_dbm = drawn.normal(1.5, 0.45, (ends, lanes))
         self.path_loss_db = np.clip(drawn.normal(1.2, 0.3, (ends, lanes)), 0.4, 2.2)
@@ -60,32 +62,39 @@ class FabricTables:
         self.modules = names.select(pl.all().repeat_by(lanes).explode()).with_columns(
             lane=pl.Series(np.tile(np.arange(lanes), ends), dtype=pl.Int64)
         )
+        self.histogram = FecHistogram(seed, self.gigabits, self.raw_decades)
         self._was_up = np.ones(len(layout.fabric.cables), dtype=np.bool_)
 
     def fabric_port(self, number: int, block: Block, conditions: Conditions) -> pl.DataFrame:
         noise = generator(self.seed, "fabric_port", number)
         ticks = ticks_of(block.seconds, self.port_interval)
         up, downs = self._link_states(block, conditions)
-        decades = conditions.get("raw_error_decades")
+        decades, bursts, share = (
+            conditions.get(name) for name in ("raw_error_decades", "fec_burst_share", "rate_share")
+        )
         rows: dict[str, list[Array]] = {}
+        histograms: list[Integers] = []
         begin = 0
         for tick in [*ticks, len(block.seconds)]:
-            self._count(block, slice(begin, tick), up, downs)
+            self._count(block, slice(begin, tick), up, downs, conditions)
             end_up = up[min(tick, len(up) - 1)][self.layout.fabric.end_link]
             worse = 0.0 if decades is None else decades[min(tick, len(decades) - 1)]
             raw = 10.0 ** (self.raw_decades + worse + 0.04 * noise.standard_normal(len(end_up)))
-            effective, symbol = self._correct(noise, raw, end_up * float(tick - begin))
+            seconds, last = end_up * float(tick - begin), min(tick, len(up) - 1)
+            effective, symbol = self._correct(noise, raw, seconds)
+            bins = self.histogram.count(number, tick, raw, seconds, 0.0 if bursts is None else bursts[last])
             begin = tick
             if tick == len(block.seconds):
                 break
             dead = np.where(end_up, 0.0, np.nan)
             readings = {
                 "up": end_up,
-                "rate_gigabits_per_second": self.gigabits + dead,
+                "rate_gigabits_per_second": self._rate(share, last) + dead,
                 "link_downed_total": self.downed,
                 "link_error_recovery_total": self.recoveries,
                 "symbol_error_total": self.symbol_errors,
                 "transmit_wait_total": self.waits.astype(np.int64),
+                "transmit_discard_total": self.discards.astype(np.int64),
                 "fec_corrected_total": self.corrected,
                 "fec_uncorrected_total": self.uncorrected,
                 "transmit_bytes_total": self.sent.astype(np.int64),
@@ -96,6 +105,7 @@ class FabricTables:
             }
             for name, values in readings.items():
                 rows.setdefault(name, []).append(np.array(values))
+            histograms.append(bins)
         stacked = {name: np.concatenate(values) for name, values in rows.items()}
         state = pl.Series(stacked.pop("up", np.zeros(0, dtype=np.bool_))).replace_strict(
             {True: "active", False: "down"}, return_dtype=pl.String
@@ -103,7 +113,7 @@ class FabricTables:
         kept = self._sending(block, conditions, "fabric_port", ticks)
         return sampled_rows(
             "fabric_port", self.ports, self.layout.fabric.end_offset, self._times(block, ticks),
-            {**stacked, "state": state}, kept,
+            {**stacked, "state": state, "fec_histogram": _lists(histograms)}, kept,
         )  # fmt: skip
 
     def optic(self, number: int, block: Block, conditions: Conditions) -> pl.DataFrame:
@@ -125,6 +135,9 @@ class FabricTables:
         hall = block.facility[ticks].mean(axis=1, keepdims=True) - FACILITY_CELSIUS if block.facility.size else 0.0
         warm = self.module_celsius + hall + 0.2 * noise.standard_normal(shape[:2])
         volts = self.supply_volts + 0.003 * noise.standard_normal(shape[:2])
+        hotter, lower = conditions.get("module_rise_kelvin"), conditions.get("module_volts_shift")
+        warm = warm if hotter is None else warm + hotter[ticks]
+        volts = volts if lower is None else volts + lower[ticks]
         light = np.repeat(lit, shape[2], axis=1) & (received.reshape(len(ticks), -1) > -30.0)
         readings = {
             "light": light,
@@ -151,8 +164,10 @@ class FabricTables:
         return with_switches[:, self.layout.fabric.end_node]
 
     def _sending(self, block: Block, conditions: Conditions, table: str, ticks: Integers) -> Flags:
-        silent = conditions.silent.get(table)
+        silent, mute = conditions.silent.get(table), conditions.get("end_silent")
         powered = self._powered(block, ticks)
+        if mute is not None:
+            powered &= ~mute[ticks]
         if silent is None:
             return powered
         quiet = np.append(silent[ticks], np.zeros((len(ticks), 1), dtype=np.bool_), axis=1)
@@ -170,7 +185,12 @@ class FabricTables:
         self._was_up = up[-1]
         return up, before & ~up
 
-    def _count(self, block: Block, span: slice, up: Flags, downs: Flags) -> None:
+    def _rate(self, share: Array | None, second: int) -> Floats:
+        return np.asarray(
+            self.gigabits if share is None else self.gigabits * share[second][self.layout.fabric.end_link]
+        )
+
+    def _count(self, block: Block, span: slice, up: Flags, downs: Flags, conditions: Conditions) -> None:
         """Traffic, congestion and link losses of the span's seconds."""
         if span.start == span.stop:
             return
@@ -179,6 +199,9 @@ class FabricTables:
         self.sent += self.load * busy
         self.received += (self.load * busy)[self.layout.fabric.end_far]
         self.waits += self.waits_per_second * busy
+        waits, discards = conditions.get("wait_ticks_per_second"), conditions.get("discards_per_second")
+        self.waits += 0 if waits is None else block.activity[span] @ waits[span]
+        self.discards += 0 if discards is None else block.activity[span] @ discards[span]
         fallen = downs[span].sum(axis=0)[self.layout.fabric.end_link]
         self.downed = self.downed + fallen
         self.recoveries = self.recoveries + fallen
@@ -198,6 +221,13 @@ class FabricTables:
         self.uncorrected = self.uncorrected + missed // 20
         seen = np.maximum(bits, 1.0)
         return missed / seen, np.where(left > 1e-3, symbols / seen, 0.0)
+
+
+def _lists(histograms: list[Integers]) -> pl.Series:
+    """A list of bins a row."""
+    if not histograms:
+        return pl.Series(values=[], dtype=pl.List(pl.Int64))
+    return pl.Series(np.concatenate(histograms)).arr.to_list()
 
 
 def _digits(rate: Floats) -> Floats:

@@ -20,6 +20,8 @@ LEVEL_PERCENT = 82.0
 # A reservoir that empties takes the static pressure with it. An assumption: 4 kPa per percent of level.
 KPA_PER_LEVEL_PERCENT = 4.0
 FACILITY_FLOW_SHARE = 1.2  # facility water over coolant, by volume
+# A circuit is rated for all its nodes at their most (10.2 kW: domain.md 1), so that a lost second feed is carried.
+RATED_WATTS_PER_NODE = 10_200.0
 LEAK_WORDS = ("ok", "warning", "critical")
 
 
@@ -35,6 +37,8 @@ class FacilityTables:
         self.conductivity = 2300.0 + drawn.normal(0, 60.0, loops)
         self.glycol = 25.0 + drawn.normal(0, 0.4, loops)
         self.volts = LINE_VOLTS + drawn.normal(0, 1.0, len(layout.pdus))
+        fed = np.bincount(np.unique(self._feed_pairs(), axis=0)[:, 1], minlength=len(layout.pdus) + 1)
+        self.rated_watts = RATED_WATTS_PER_NODE * fed[: len(layout.pdus)]
         self.nominal_liters = PLATE_LITERS_PER_MINUTE * np.maximum(
             np.bincount(layout.gpu_cdu[layout.gpu_cdu >= 0], minlength=loops), 1
         )
@@ -67,15 +71,17 @@ class FacilityTables:
             head = np.where(clogged[ticks] < 1, NOMINAL_HEAD_KPA * head_of_pumps(liters / self.nominal_liters), head)
         ph = self.ph + _touched(conditions, "ph_shift", ticks, 0.0)
         conductivity = self.conductivity * _touched(conditions, "conductivity_factor", ticks, 1.0)
+        metered = liters * _touched(conditions, "flow_meter_factor", ticks, 1.0)
+        felt = block.return_[ticks] + _touched(conditions, "return_sensor_kelvin", ticks, 0.0)
         static = STATIC_KPA - KPA_PER_LEVEL_PERCENT * gone
         facility = block.facility[ticks]
         facility_stream = WATER_WATTS_PER_KELVIN_PER_LITER_PER_MINUTE * FACILITY_FLOW_SHARE * self.nominal_liters
         readings = {
             "supply_celsius": _read(noise, block.supply[ticks], 0.04),
-            "return_celsius": _read(noise, np.minimum(block.return_[ticks], 115.0), 0.04),
+            "return_celsius": _read(noise, np.minimum(felt, 115.0), 0.04),
             "facility_supply_celsius": _read(noise, facility, 0.04),
             "facility_return_celsius": _read(noise, facility + block.loop_heat[ticks] / facility_stream, 0.04),
-            "flow_liters_per_minute": _read(noise, liters, 0.0, 0.004),
+            "flow_liters_per_minute": _read(noise, metered, 0.0, 0.004),
             "supply_pressure_kpa": _read(noise, static + head, 0.6),
             "return_pressure_kpa": _read(noise, static, 0.6),
             "level_percent": np.clip(_read(noise, self.level - gone, 0.05), 0.0, 100.0),
@@ -116,13 +122,15 @@ class FacilityTables:
         feeds, meters = conditions.get("feed_on"), conditions.get("meter_on")
         fed = np.ones(shape, dtype=np.bool_) if feeds is None else feeds[ticks]
         sent = np.ones(shape, dtype=np.bool_) if meters is None else meters[ticks]
-        watts = self._loads(block, ticks, fed) * (1 + 0.002 * noise.standard_normal(shape))
+        extra = self.rated_watts * _touched(conditions, "extra_load_share", ticks, 0.0) * fed
+        watts = (self._loads(block, ticks, fed) + extra) * (1 + 0.002 * noise.standard_normal(shape))
         volts = self.volts * _touched(conditions, "volts_share", ticks, 1.0) + 0.5 * noise.standard_normal(shape)
         amps = watts / (sqrt(3) * volts * POWER_FACTOR)
         readings = {
             "volts": np.round(np.where(fed, volts, 0.0), 2),
             "volts_minimum": np.round(np.where(fed, volts - np.abs(noise.normal(0.8, 0.4, shape)), 0.0), 2),
             "amps": np.round(np.where(fed, amps, 0.0), 2),
+            "rated_amps": np.broadcast_to(np.round(self.rated_watts / (sqrt(3) * LINE_VOLTS * POWER_FACTOR)), shape),
             "watts": np.round(np.where(fed, watts, 0.0), 1),
         }
         ordered = {name: values[:, self.pdu_order] for name, values in readings.items()}
@@ -133,6 +141,11 @@ class FacilityTables:
         return sampled_rows(
             "power", self.meters, offsets, self._times(block, ticks), {**ordered, "breaker": breaker}, kept
         )
+
+    def _feed_pairs(self) -> Integers:
+        """(2 n, 2) node and the PDU that feeds it; a missing feed is the PDU after the last."""
+        nodes, pdus = np.arange(len(self.layout.nodes)), self.layout.node_feeds % (len(self.layout.pdus) + 1)
+        return np.concatenate([np.stack([nodes, feed], axis=1) for feed in pdus.T])
 
     def _loads(self, block: Block, ticks: Integers, fed: Flags) -> Floats:
         """(ticks, p) watts drawn from each PDU."""

@@ -7,14 +7,20 @@ from typing import Any
 
 from replay.disturbances import ExporterRestart, FacilityStep, LostSamples, PlannedDrain, PowerCap
 from replay.fault import Fault
+from replay.faults_errors import CongestedLink, FecTail, LinkErrors, ModuleUnwell, SlowHop
 from replay.faults_exporters import ImplausibleReadings, SaturatedCounter, TelemetryFrozen
-from replay.faults_fabric import DirtyConnector, FiberBend, LinkFlap, OpticDecay
+from replay.faults_fabric import DirtyConnector, LinkFlap, OpticDecay
 from replay.faults_facility import CoolantLeak, PduCascade, PumpFailure
+from replay.faults_fiber import FiberBend, FiberBreak, FiberDirt
 from replay.faults_gpu import GpuFallenOffBus, MemoryDecay, NodeLost, Straggler, TelemetryStall, ThermalThrottle
 from replay.faults_gpu_links import ClockLoss, NvlinkErrors, PcieDowntrain, PowerBrake, UncorrectableEcc
 from replay.faults_hardware import SupplyFailed
 from replay.faults_job import CheckpointsFail, JobHang, RepeatedXid
-from replay.faults_plant import CoolantSpoiled, ExchangerFouled, FilterClogged, PowerSag
+from replay.faults_lemon import FatalXid, LemonNode
+from replay.faults_loop import CoolantAir, LoopMeterDrift
+from replay.faults_plant import BreakerOverload, CoolantSpoiled, ExchangerFouled, FilterClogged, PowerSag
+from replay.faults_plates import ColdPlateClogged, ControlledValves, ValveStuck
+from replay.faults_switch import SwitchLost
 from replay.layout import Layout
 from replay.scenario import FaultPlan, Scenario, ScenarioError
 
@@ -25,13 +31,20 @@ FAULTS: tuple[type[Fault], ...] = (
     FilterClogged,
     ExchangerFouled,
     CoolantSpoiled,
+    CoolantAir,
+    LoopMeterDrift,
+    ColdPlateClogged,
+    ValveStuck,
     PowerSag,
+    BreakerOverload,
     NodeLost,
     SupplyFailed,
     GpuFallenOffBus,
     RepeatedXid,
     MemoryDecay,
     UncorrectableEcc,
+    FatalXid,
+    LemonNode,
     NvlinkErrors,
     PcieDowntrain,
     PowerBrake,
@@ -44,6 +57,14 @@ FAULTS: tuple[type[Fault], ...] = (
     DirtyConnector,
     LinkFlap,
     FiberBend,
+    FiberDirt,
+    FiberBreak,
+    SwitchLost,
+    LinkErrors,
+    FecTail,
+    ModuleUnwell,
+    CongestedLink,
+    SlowHop,
     TelemetryStall,
     TelemetryFrozen,
     ImplausibleReadings,
@@ -53,6 +74,7 @@ FAULTS: tuple[type[Fault], ...] = (
     LostSamples,
     FacilityStep,
     PowerCap,
+    ControlledValves,
 )
 
 

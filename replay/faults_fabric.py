@@ -1,4 +1,4 @@
-"""Faults of links, modules and fibres. Each is named by its cable."""
+"""Faults of links and modules. Each is named by its cable."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -115,31 +115,3 @@ class LinkFlap(OneCable):
 
     def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
         return Truth("link_flap", "link", (self.entity,), (), self.at_seconds, self.end)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FiberBend(OneCable):
-    """A cable is bent too tightly in its panel: the loss there grows, for every lane both ways.
-
-    The truth begins with shot_seconds, the first OTDR shot that can show it, which must be given when it is not the
-    bend's own second.
-    """
-
-    name: ClassVar[str] = "fiber_bend"
-    loss_db: float = 1.2
-    shot_seconds: int | None = None
-
-    def bend(self, conditions: Conditions) -> None:
-        active = self.active(conditions.seconds)
-        if not active.any():
-            return
-        link = conditions.layout.fabric.link_index[self.entity]
-        conditions.fiber_losses_db[link] = (self.at_seconds, self.end or float("inf"), self.loss_db)
-        lost = self.loss_db * active.astype(np.float64)
-        none = np.zeros_like(lost)
-        for end in self.ends(conditions.layout, "a"):
-            conditions.optic_shifts.append(OpticShift(end, None, lost, none, none + 1))
-
-    def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
-        starts = self.at_seconds if self.shot_seconds is None else self.shot_seconds
-        return Truth("fiber_loss", "cable", (self.entity,), (), starts, self.end)

@@ -101,3 +101,26 @@ class PowerSag(Timed):
 
     def unknown(self, layout: Layout) -> str | None:
         return not_among("PDU", self.entity, layout.pdu_index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreakerOverload(Timed):
+    """Somebody plugs more into a PDU: load_share of what its circuit is rated for, on top of its nodes."""
+
+    name: ClassVar[str] = "breaker_overload"
+    entity: str
+    load_share: float = 0.6
+
+    def bend(self, conditions: Conditions) -> None:
+        active = self.active(conditions.seconds)
+        if active.any():
+            conditions.bend("extra_load_share")[active, conditions.layout.pdu_index[self.entity]] += self.load_share
+
+    def watched(self, layout: Layout) -> Integers:  # noqa: ARG002  # the protocol's argument
+        return no_gpus()
+
+    def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
+        return Truth("breaker_overloaded", "pdu", (self.entity,), (), self.at_seconds, self.end)
+
+    def unknown(self, layout: Layout) -> str | None:
+        return not_among("PDU", self.entity, layout.pdu_index)

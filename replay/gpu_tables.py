@@ -127,7 +127,7 @@ class GpuTables:
             "inlet_celsius": np.round(block.inlet[ticks] + 0.08 * noise.standard_normal(shape), 2),
             "outlet_celsius": np.round(np.minimum(outlet + 0.08 * noise.standard_normal(shape), 140.0), 2),
             "flow_liters_per_minute": np.round(np.maximum(gauge, 0.0), 3),
-            "valve_percent": np.full(shape, 100.0),
+            "valve_percent": np.round(100.0 * block.valve[ticks], 1),
         }
         kept = node_on & ~_silent(conditions, "cold_plate", ticks, self.layout)
         entities = self.entities.select("node", "gpu")

@@ -36,6 +36,7 @@ class TrainingJob:
     stalled_from: float = -1.0
     stalled_until: float = -1.0
     saving: bool = False
+    communication_factor: float = 1.0
     _current: Floats = field(default_factory=lambda: np.zeros(0))
     _rank_factor: Floats = field(default_factory=lambda: np.zeros(0))
     _alive: int = 0
@@ -56,14 +57,23 @@ class TrainingJob:
         job.checkpoint_step = job.step - int(age / job.step_seconds)
         return job
 
-    def advance(
-        self, now: float, alive: Flags, slowdown: Floats, *, hung: bool = False, saves_fail: bool = False
+    def advance(  # noqa: PLR0913  # what can happen to a job, by keyword
+        self,
+        now: float,
+        alive: Flags,
+        slowdown: Floats,
+        *,
+        hung: bool = False,
+        saves_fail: bool = False,
+        communication_factor: float = 1.0,
     ) -> bool:
         """Bring the job to `now`: complete the steps that ended, begin the next ones. slowdown (g,): 1 = full speed.
 
         hung: a rank does not enter the collective, so the step does not end. saves_fail: checkpoints are begun and
-        never completed. Returns whether a checkpoint was completed.
+        never completed. communication_factor: what collectives begun now take over the usual. Returns whether a
+        checkpoint was completed.
         """
+        self.communication_factor = communication_factor
         before = self.checkpoint_time
         count = int(alive.sum())
         if count < self._alive and count:
@@ -99,7 +109,7 @@ class TrainingJob:
         noise = generator(self.seed, "step", self.step).standard_normal(len(alive))
         self._current = self.plan.compute_seconds * self._rank_factor * (1 + STEP_SPREAD * noise) * slowdown
         slowest = float(self._current[alive].max(initial=0.0))
-        self.began, self.ends = begin, begin + slowest + self.plan.communication_seconds
+        self.began, self.ends = begin, begin + slowest + self.plan.communication_seconds * self.communication_factor
 
     def _stall(self, begin: float, seconds: float, *, saving: bool) -> None:
         self.stalled_from, self.stalled_until, self.saving = begin, begin + seconds, saving

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from replay.rates import per_day, poisson_upper
 from schemas.incident import Incident
 
 DEADLINE_SECONDS_MINIMUM = 60.0
@@ -25,8 +26,10 @@ class CauseScore:
 
     faults: in the truth. detected: of them, in time. incidents: said with this cause, duplicates aside. right: of
     those, the ones that a fault of this cause explains in time. cause_accuracy: of the detected, the share with the
-    right cause. top_1: of the detected, the share whose first root is right. late: named, but after the deadline.
-    member_recall: true members that the incident names, over the true members.
+    right cause. top_1, top_3: of the detected, the share with a right root first, or among the first three. late:
+    named, but after the deadline. member_recall: true members that the incident names, over the true members.
+    incidents_per_fault: of the detected, first and duplicates. before_hard_failure: of the faults that end in one, the
+    share named before it; lead_p50_seconds: by how much, of those.
     """
 
     cause: str
@@ -41,6 +44,10 @@ class CauseScore:
     recall: float | None
     cause_accuracy: float | None
     top_1: float | None
+    top_3: float | None
+    incidents_per_fault: float | None
+    before_hard_failure: float | None
+    lead_p50_seconds: float | None
     member_recall: float | None
     onset_to_detection_p50_seconds: float | None
     onset_to_detection_p95_seconds: float | None
@@ -48,12 +55,24 @@ class CauseScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Scorecard:
-    """causes: those in the truth or said, in order of name; total: all together."""
+    """causes: those in the truth or said, in order of name; total: all together. gpu_hours: watched; null where a case
+    does not say how many GPUs it has. A day is one of the 24,576 GPUs of the reference cluster.
+    """
 
     causes: tuple[CauseScore, ...]
     total: CauseScore
     false_incidents_per_day: float
     stream_seconds: float
+    false_pages: int
+    false_tickets: int
+    gpu_hours: float | None
+
+    def false_per_day(self, severity: str) -> tuple[float, float] | None:
+        """Rate of false pages or tickets a day of the reference cluster, and its upper 95 % bound."""
+        if self.gpu_hours is None:
+            return None
+        count = self.false_pages if severity == "page" else self.false_tickets
+        return per_day(count, self.gpu_hours), per_day(poisson_upper(count), self.gpu_hours)
 
     def frame(self) -> pl.DataFrame:
         """One row a cause, the total last."""
@@ -70,6 +89,8 @@ class _Match:
     seconds: float
     duplicates: int
     first_root_right: bool
+    among_three: bool
+    lead_seconds: float | None
     member_recall: float | None
 
     @property
@@ -80,11 +101,14 @@ class _Match:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One run with a known truth. labels: schemas.label."""
+    """One run with a known truth. labels: schemas.label; with a column hard_failure_at where the damage is known to be
+    done at some time, and deadline_seconds where a fault has one of its own. gpus: how many were watched.
+    """
 
     incidents: Sequence[Incident]
     labels: pl.DataFrame
     stream_seconds: float
+    gpus: int | None = None
 
 
 def score(
@@ -136,7 +160,16 @@ def score_cases(
         total=_cause_score("all", matches, said=len(firsts) + len(false), false=len(false), right=detected),
         false_incidents_per_day=len(false) * SECONDS_PER_DAY / stream_seconds,
         stream_seconds=stream_seconds,
+        false_pages=sum(each.severity == "page" for each in false),
+        false_tickets=sum(each.severity == "ticket" for each in false),
+        gpu_hours=_gpu_hours(cases),
     )
+
+
+def _gpu_hours(cases: Sequence[Case]) -> float | None:
+    hours = [None if case.gpus is None else case.gpus * case.stream_seconds / 3600 for case in cases]
+    known = [each for each in hours if each is not None]
+    return sum(known) if len(known) == len(hours) else None
 
 
 def _judge(case: Case, deadlines: Mapping[str, float], lead: timedelta) -> tuple[list[_Match], list[Incident]]:
@@ -148,7 +181,8 @@ def _judge(case: Case, deadlines: Mapping[str, float], lead: timedelta) -> tuple
     matches = []
     for index, fault in enumerate(faults):
         mine = [each for each, owner in zip(said, owners, strict=True) if owner == index]
-        matches.append(_match(fault, mine, max(DEADLINE_SECONDS_MINIMUM, deadlines.get(fault["cause"], 0.0))))
+        allowed = fault.get("deadline_seconds") or deadlines.get(fault["cause"], 0.0)
+        matches.append(_match(fault, mine, max(DEADLINE_SECONDS_MINIMUM, allowed)))
     return matches, [each for each, owner in zip(said, owners, strict=True) if owner is None]
 
 
@@ -180,6 +214,8 @@ def _match(fault: Mapping[str, Any], mine: Sequence[Incident], deadline: float) 
     first = mine[0] if mine else None
     seconds = (first.detected_at - fault["starts_at"]).total_seconds() if first else float("nan")
     members = set(fault["members"] or ())
+    failed_at = fault.get("hard_failure_at")
+    never = None if failed_at is None else -float("inf")
     return _Match(
         cause=fault["cause"],
         first=first,
@@ -187,6 +223,8 @@ def _match(fault: Mapping[str, Any], mine: Sequence[Incident], deadline: float) 
         seconds=seconds,
         duplicates=max(0, len(mine) - 1),
         first_root_right=first is not None and first.roots[0] in fault["roots"],
+        among_three=first is not None and bool(set(first.roots[:3]) & set(fault["roots"])),
+        lead_seconds=(failed_at - first.detected_at).total_seconds() if first and failed_at else never,
         member_recall=len(members & set(first.members)) / len(members) if members and first else None,
     )
 
@@ -196,6 +234,8 @@ def _cause_score(cause: str, matches: Sequence[_Match], *, said: int, false: int
     detected = [match for match in matches if match.in_time]
     recalls = [match.member_recall for match in detected if match.member_recall is not None]
     seconds = [match.seconds for match in detected]
+    leads = [match.lead_seconds for match in matches if match.lead_seconds is not None]
+    ahead = [lead for lead in leads if lead > 0]
     return CauseScore(
         cause=cause,
         faults=len(matches),
@@ -209,6 +249,10 @@ def _cause_score(cause: str, matches: Sequence[_Match], *, said: int, false: int
         recall=len(detected) / len(matches) if matches else None,
         cause_accuracy=sum(match.named == match.cause for match in detected) / len(detected) if detected else None,
         top_1=sum(match.first_root_right for match in detected) / len(detected) if detected else None,
+        top_3=sum(match.among_three for match in detected) / len(detected) if detected else None,
+        incidents_per_fault=1 + sum(match.duplicates for match in detected) / len(detected) if detected else None,
+        before_hard_failure=len(ahead) / len(leads) if leads else None,
+        lead_p50_seconds=float(np.percentile(ahead, 50)) if ahead else None,
         member_recall=float(np.mean(recalls)) if recalls else None,
         onset_to_detection_p50_seconds=float(np.percentile(seconds, 50)) if seconds else None,
         onset_to_detection_p95_seconds=float(np.percentile(seconds, 95)) if seconds else None,

@@ -19,7 +19,7 @@ from replay.fabric_tables import FabricTables
 from replay.facility_tables import FacilityTables
 from replay.fault import Fault, Throttling, Truth
 from replay.faults import faults_of
-from replay.faults_fabric import FiberBend
+from replay.faults_fiber import OneFiber
 from replay.fiber_tables import FiberTables
 from replay.gpu_tables import GpuTables, pci_address
 from replay.hardware_tables import HardwareTables
@@ -107,7 +107,7 @@ def _rendered(scenario: Scenario, layout: Layout, faults: tuple[Fault, ...]) -> 
     boxes = HardwareTables(seed, layout, began, every["hardware_sensor"])
     job = JobTables(layout, began, every["heartbeat"], scenario.job)
     fabric = FabricTables(seed, layout, began, every["fabric_port"], every["optic"])
-    bent = tuple(fault.entity for fault in faults if isinstance(fault, FiberBend))
+    bent = tuple(fault.entity for fault in faults if isinstance(fault, OneFiber))
     fiber = FiberTables(seed, layout, began, scenario.otdr, bent)
     exporters = Exporters(scenario.starts_at)
     for number, block, conditions in _blocks(scenario, layout, faults):

@@ -17,6 +17,7 @@ class Cause:
 
     name: the word used everywhere. kind: the failure domain its root is. order: place in the causal order; an
     earlier one explains a later one. takes_gpus: whether the GPUs under the entity are members of the incident.
+    stalls_gpus: whether the GPUs of the job that is its root are members: they are well, and do nothing.
     waits: whether it is usually somebody else's symptom, so that its incident waits for a better explanation.
     severity: the default; a detector may say otherwise.
     """
@@ -25,6 +26,7 @@ class Cause:
     kind: Kind
     order: int
     takes_gpus: bool = False
+    stalls_gpus: bool = False
     waits: bool = False
     severity: Severity = "page"
 
@@ -33,6 +35,7 @@ POWER, COOLANT, SWITCH, NODE, GPU, LINK, JOB, TELEMETRY = range(8)
 
 CAUSES: tuple[Cause, ...] = (
     Cause(name="power_domain_lost", kind="pdu", order=POWER, takes_gpus=True),
+    Cause(name="breaker_overloaded", kind="pdu", order=POWER),
     Cause(name="power_sag", kind="pdu", order=POWER),
     Cause(name="coolant_pump_failure", kind="cdu", order=COOLANT),
     Cause(name="coolant_leak", kind="cdu", order=COOLANT),
@@ -41,9 +44,11 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="cold_plate_clogged", kind="gpu", order=COOLANT, severity="ticket"),
     Cause(name="coolant_air", kind="cdu", order=COOLANT, severity="ticket"),
     Cause(name="coolant_chemistry", kind="cdu", order=COOLANT, severity="ticket"),
+    Cause(name="coolant_heat_unbalanced", kind="cdu", order=COOLANT, severity="ticket"),
     Cause(name="heat_exchanger_fouled", kind="cdu", order=COOLANT, severity="ticket"),
     Cause(name="switch_lost", kind="switch", order=SWITCH),
     Cause(name="node_lost", kind="node", order=NODE, takes_gpus=True, waits=True),
+    Cause(name="lemon_node", kind="node", order=NODE, severity="ticket"),
     Cause(name="hardware_degraded", kind="node", order=NODE, severity="ticket"),
     Cause(name="gpu_fallen_off_bus", kind="gpu", order=GPU, takes_gpus=True),
     Cause(name="gpu_fatal_error", kind="gpu", order=GPU, takes_gpus=True),
@@ -60,9 +65,10 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="connector_contaminated", kind="link", order=LINK, severity="ticket"),
     Cause(name="optic_degrading", kind="link", order=LINK, severity="ticket"),
     Cause(name="link_degraded", kind="link", order=LINK, severity="ticket"),
+    Cause(name="link_congested", kind="link", order=LINK, severity="info"),
     Cause(name="link_flap", kind="link", order=LINK, waits=True),
     Cause(name="link_down", kind="link", order=LINK, waits=True),
-    Cause(name="job_hang", kind="job", order=JOB, waits=True),
+    Cause(name="job_hang", kind="job", order=JOB, stalls_gpus=True, waits=True),
     Cause(name="checkpoint_stale", kind="job", order=JOB, severity="ticket", waits=True),
     Cause(name="telemetry_stale", kind="source", order=TELEMETRY, severity="ticket", waits=True),
     Cause(name="telemetry_frozen", kind="source", order=TELEMETRY, severity="ticket", waits=True),

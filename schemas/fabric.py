@@ -58,6 +58,8 @@ class FabricPort(dy.Schema):
     vl15_dropped_total = counter("packets", "management packets dropped for want of a buffer")
     transmit_discard_total = counter("packets", "outbound packets dropped")
     transmit_wait_total = counter("ticks", "ticks with data to send and no credit: congestion, not damage")
+    pause_received_total = counter("frames", "pause frames received, over all priorities: the far end is full")
+    pause_sent_total = counter("frames", "pause frames sent, over all priorities: this end is full")
     local_link_integrity_error_total = counter("events", "times the local error threshold was passed")
     excessive_buffer_overrun_total = counter("events", "consecutive flow-control overruns")
     fec_corrected_total = counter("codewords", "codewords the forward error correction repaired")

@@ -11,8 +11,9 @@ ENTITY_KINDS = ("gpu", "node", "link", "cable", "switch", "cdu", "pdu", "job", "
 class Finding(dy.Schema):
     """A level, stated whenever it changes: it begins, gets worse, gets better, or ends (active = false).
 
-    Between two statements about the same (detector, cause, entity) the level holds. Saying a level twice is
-    harmless; an entity that falls silent keeps its level, because unknown is not healthy.
+    Between two statements about the same (detector, cause, entity) the level holds; where the detector holds one for
+    each code (driver errors), about the same code too. Saying a level twice is harmless; an entity that falls silent
+    keeps its level, because unknown is not healthy.
     """
 
     time = sample_time("event time from which the statement holds")

@@ -24,7 +24,7 @@ class Table:
     are judged per source). interval_seconds: usual sampling interval (domain.md 5.1, 5.4); None for events, whose
     silence means nothing. lane: events never queue behind metrics.
     senders: columns beside the source that tell apart who sends on their own, as the ranks of a host do; their order
-    among each other says nothing about lateness.
+    among each other says nothing about lateness. ahead: rows tell of times to come, in any order: none of them is late.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Table:
     interval_seconds: float | None
     lane: Literal["events", "metrics"] = "metrics"
     senders: tuple[str, ...] = ()
+    ahead: bool = False
 
     @property
     def columns(self) -> pl.Schema:
@@ -70,6 +71,7 @@ TABLES: tuple[Table, ...] = (
         source="id",
         interval_seconds=None,
         lane="events",
+        ahead=True,
     ),
     Table(name="fabric_port", schema=FabricPort, key=("device", "port"), source="device", interval_seconds=30),
     Table(name="optic", schema=Optic, key=("device", "port", "lane"), source="device", interval_seconds=60),

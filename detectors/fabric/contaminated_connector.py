@@ -8,10 +8,11 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import FINDING_COLUMNS, Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import LANE, beside_far_end, beside_peers, with_link
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
+from detectors.stats.sorted_state import beside, in_order, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -67,6 +68,8 @@ class ContaminatedConnector:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: connector_contaminated."""
+        if tables[Optic].is_empty():  # time alone changes nothing
+            return Detection(pl.DataFrame(schema=FINDING_COLUMNS), state)
         told = tables[Optic].filter(
             pl.any_horizontal(pl.col("receive_power_dbm", "transmit_power_dbm").is_not_null())
         ).with_columns(LANE)  # fmt: skip
@@ -82,9 +85,10 @@ class ContaminatedConnector:
         )  # fmt: skip
         were_bad = with_link(state.filter("ticket_active"), context.topology)
         wholes = beside_peers(fold(with_link(changes.drop(LINK), context.topology), were_bad), walked)
-        last = lanes.sort("entity", "time").unique("entity", keep="last").select(*PLACE, "transmit_power_dbm")
-        kept = memory.join(last, on="entity", how="left").join(after, on="entity", how="left")
-        return Detection(self._findings(wholes), kept.select(self.keeps.names()).sort("entity"))
+        newest = walked.sort("entity", "time").unique("entity", keep="last", maintain_order=True)
+        columns = (*PLACE, "transmit_power_dbm")
+        kept = beside(beside(with_rows(in_order(state.select(columns)), newest.select(columns)), memory), after)
+        return Detection(self._findings(wholes), kept.select(self.keeps.names()))
 
     def _judged(self, walked: pl.DataFrame, lanes: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Lit samples with their grade. Only where light has stepped down does the far end have to be asked."""

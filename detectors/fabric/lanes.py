@@ -8,9 +8,16 @@ from schemas.topology import Topology
 LANE = pl.format("{}:{}/{}", "device", "port", "lane").alias("entity")
 
 
+def with_port(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows whose entity is device:port or device:port/lane, with device and port."""
+    parts = pl.col("entity").str.extract_groups(r"^(?<device>.*):(?<port>\d+)(?:/\d+)?$")
+    return rows.with_columns(device=parts.struct.field("device"), port=parts.struct.field("port").cast(pl.Int64()))
+
+
 def with_link(rows: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """Rows with device and port, and their cable as whole (device:port where no cable is known), peer, peer_port."""
-    ports = topology.ports.select("device", "port", "peer", "peer_port", whole="cable").unique(
+    few = topology.ports.join(rows.select("device", "port").unique(), on=["device", "port"], how="semi")
+    ports = few.select("device", "port", "peer", "peer_port", whole="cable").unique(
         ["device", "port"], keep="first", maintain_order=True
     )
     return rows.join(ports, on=["device", "port"], how="left", maintain_order="left").with_columns(
@@ -25,8 +32,9 @@ def beside_far_end(
 
     lanes: time, device, port, lane and the columns. What is older than the tolerance is null: unknown.
     """
-    asked = rows.select("lane", device="peer", port="peer_port").unique()
-    few = lanes.join(asked, on=["device", "port", "lane"], how="semi").sort("time")
+    asked = rows.select("lane", device="peer", port="peer_port").drop_nulls().unique()
+    there = lanes.filter(pl.col("device").is_in(asked["device"].unique().implode()))
+    few = there.join(asked, on=["device", "port", "lane"], how="semi").sort("time")
     far = few.select(
         "time", "lane", peer="device", peer_port="port", **{f"far_{column}": pl.col(column) for column in columns}
     )

@@ -12,6 +12,7 @@ from detectors.contract import Context, Detection, evidence, findings_frame, ord
 from detectors.fabric.lanes import with_link
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, forgiven_links, spread, still_needed, windows
+from detectors.stats.sorted_state import with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.job import Maintenance
@@ -28,18 +29,21 @@ class LinkDown:
     "down". Verdict at each sample of either end: bad when an end is down and the other one is not known to be active
     since: it is down too, or has said nothing since the first went down (a dead host or switch says nothing at all),
     or has been silent for silent_intervals. Good when no end is down. An end that is down while the other still says
-    active is a disagreement and says nothing.
+    active is a disagreement: one_end_seconds long it says nothing, as words may be old, and then it is a failure of one
+    direction (one_end_only): light is lost one way, or the port that says active cannot be believed.
 
     down_seconds 25: GPUd counts an outage from there; shorter ones are retraining and the business of
-    fabric.link_flap. silent_intervals 4: the house rule for silence. A port that no cable is known for speaks only
-    after it has been active, because an empty port is down for ever. A link that is down while its cable, a device
-    at either end or the host behind it is in maintenance was meant to be: that time is not counted.
+    fabric.link_flap. silent_intervals 4: the house rule for silence.
+    one_end_seconds 240: GPUd's rule for a port that has dropped (field.md 5). A port that no cable is known for
+    speaks only after it has been active, because an empty port is down for ever. A link that is down while its cable,
+    a device at either end or the host behind it is in maintenance was meant to be: that time is not counted.
 
     Cannot see: a link that is up and useless (fabric.bit_errors), or one whose both ends are silent.
     """
 
     down_seconds: float = 25.0
     silent_intervals: float = 4.0
+    one_end_seconds: float = 240.0
 
     name: ClassVar[str] = "fabric.link_down"
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (FabricPort, Maintenance)
@@ -58,9 +62,10 @@ class LinkDown:
         """Findings on links: link_down."""
         silent_seconds = self.silent_intervals * context.intervals_seconds.get("fabric_port", 30.0)
         grace = timedelta(seconds=self.down_seconds)
-        planned, state = state.filter(pl.col("plan_kind").is_not_null()), state.filter(pl.col("plan_kind").is_null())
+        planned, known = state.filter(pl.col("plan_kind").is_not_null()), state.filter(pl.col("plan_kind").is_null())
         plans = pl.concat([planned.select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
         rows = _by_link(tables[FabricPort].filter(pl.col("state").is_not_null()), context)
+        state = known.filter(pl.col("entity").is_in(rows["entity"].unique().implode()))
         carried = state.drop(*PLAN, *(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
         rows = pl.concat([carried.with_columns(carried=True), rows.with_columns(carried=False)], how="diagonal").sort(
             "entity", "carried", "time", descending=[False, True, False]
@@ -68,7 +73,8 @@ class LinkDown:
         rows = _follow(_follow(rows, "a"), "b").with_columns(
             known=pl.col("known").cast(pl.Int8).cum_max().over("entity").cast(pl.Boolean())
         )
-        rows = rows.with_columns(bad=_verdict(pl.duration(microseconds=round(silent_seconds * 1e6))))
+        rows = rows.with_columns(disputed=_disputed(timedelta(seconds=silent_seconds)))
+        rows = rows.with_columns(bad=_verdict(timedelta(seconds=self.one_end_seconds)))
         meant = forgiven_links(rows, spread(plans, context.topology), context.topology, at="time", limit=grace)
         rows = rows.with_columns(bad=pl.when(~(meant & pl.col("bad"))).then("bad"))
         changes, level = levels(rows.filter(~pl.col("carried")), _told(state), for_seconds=self.down_seconds)
@@ -79,20 +85,23 @@ class LinkDown:
         )
         links = ends.join(level, on="entity", how="left").with_columns(time="last_time").drop("last_time")
         lasting = still_needed(plans, context.now, grace).rename({name: column for column, name in PLAN.items()})
-        after = pl.concat([pl.DataFrame(schema=self.keeps), links, lasting], how="diagonal").select(self.keeps.names())
-        return Detection(self._findings(changes), after.sort("entity", *PLAN))
+        nothing = pl.DataFrame(schema=self.keeps)
+        told = pl.concat([nothing, links.sort("entity")], how="diagonal").select(self.keeps.names())
+        plans_after = pl.concat([nothing, lasting.sort(*PLAN)], how="diagonal").select(self.keeps.names())
+        return Detection(self._findings(changes), pl.concat([plans_after, with_rows(known, told)]))
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         since = pl.min_horizontal("a_down_since", "b_down_since")
         silent = pl.col("a_state").is_null() | pl.col("b_state").is_null()
         rows = changes.with_columns(
-            code=pl.when(silent).then(pl.lit("one_end_known")).otherwise(pl.lit("both_ends_known")),
+            code=pl.when("disputed").then(pl.lit("one_end_only")).when(silent).then(pl.lit("one_end_known"))
+            .otherwise(pl.lit("both_ends_known")),
             severity=pl.lit("page"),
             score=(pl.col("time") - since).dt.total_microseconds() * 1e-6,
             threshold=pl.lit(self.down_seconds),
             first_bad_at=pl.when("active").then(pl.min_horizontal(since, "first_bad_at")).otherwise("first_bad_at"),
             action=pl.lit("reset_port"),
-        ).with_columns(score=pl.col("score").fill_null(0.0))
+        ).with_columns(score=pl.col("score").fill_null(0.0))  # fmt: skip
         rows = rows.with_columns(evidence("a_state", "a_said_at", "b_state", "b_said_at"))
         return ordered(findings_frame(rows, self.name, "link_down", "link"))
 
@@ -128,14 +137,22 @@ def _follow(rows: pl.DataFrame, end: str) -> pl.DataFrame:
     ).with_columns(pl.when(down).then(pl.col(since).forward_fill().over("entity")).alias(since))  # fmt: skip
 
 
-def _verdict(silent: pl.Expr) -> pl.Expr:
+def _disputed(silent: timedelta) -> pl.Expr:
+    """One end is down and the other has said since that it is not."""
+
     def contradicts(near: str, far: str) -> pl.Expr:
         said = pl.col(f"{far}_said_at")
         heard_since = (said >= pl.col(f"{near}_down_since")) & (pl.col("time") - said <= silent)
-        return ((pl.col(f"{far}_state") != "down") & heard_since).fill_null(value=False)
+        up = pl.col(f"{far}_state") != "down"
+        return (pl.col(f"{near}_state").eq("down") & up & heard_since).fill_null(value=False)
 
+    return contradicts("a", "b") | contradicts("b", "a")
+
+
+def _verdict(patience: timedelta) -> pl.Expr:
     a_down, b_down = (pl.col(f"{end}_state").eq("down").fill_null(value=False) for end in "ab")
-    lost = (a_down & ~contradicts("a", "b")) | (b_down & ~contradicts("b", "a"))
+    since = pl.min_horizontal("a_down_since", "b_down_since")
+    lost = (a_down | b_down) & (~pl.col("disputed") | (pl.col("time") - since >= patience))
     return pl.when(lost & pl.col("known")).then(pl.lit(True)).when(~a_down & ~b_down).then(pl.lit(False))
 
 

@@ -20,20 +20,31 @@ from schemas.fabric import FabricPort
 class FlapPolicy:
     """So many outages within so long are a flap.
 
-    down_seconds_minimum: above 0, only outages seen to last that long count, and they count when they end.
+    source: who uses it. down_seconds_minimum: above 0, only outages seen to last that long count, and they count when
+    they end.
     """
 
     name: str
+    source: str
     outages: int
     window_seconds: float
     down_seconds_minimum: float = 0.0
 
 
-BYTEROBUST = FlapPolicy(name="2 in 5 min", outages=2, window_seconds=300.0)  # ByteRobust
-SONIC = FlapPolicy(name="3 in 2 h", outages=3, window_seconds=7200.0)  # SONiC link-flap policy
-GPUD = FlapPolicy(name="3 in 12 h, each 25 s", outages=3, window_seconds=43_200.0, down_seconds_minimum=25.0)  # GPUd
-AZURE = FlapPolicy(name="5 in 24 h", outages=5, window_seconds=86_400.0)  # Azure node health checks
-POLICIES: tuple[FlapPolicy, ...] = (BYTEROBUST, SONIC, GPUD, AZURE)
+BYTEROBUST = FlapPolicy(
+    name="2 in 5 min", source="ByteRobust: network alerts must repeat", outages=2, window_seconds=300.0
+)
+SONIC = FlapPolicy(name="3 in 2 h", source="SONiC link-flap policy", outages=3, window_seconds=7200.0)
+NVSENTINEL = FlapPolicy(name="3 in 1 h", source="NVSentinel NIC driver log", outages=3, window_seconds=3600.0)
+GPUD = FlapPolicy(
+    name="3 in 12 h, each 25 s", source="GPUd scan_flaps", outages=3, window_seconds=43_200.0, down_seconds_minimum=25.0
+)
+AZURE = FlapPolicy(name="5 in 24 h", source="Azure node health checks", outages=5, window_seconds=86_400.0)
+GCM = FlapPolicy(name="any", source="GCM: any flap of InfiniBand is critical", outages=1, window_seconds=86_400.0)
+VALIDATION = FlapPolicy(
+    name="1 of 30 s", source="NVIDIA health validation", outages=1, window_seconds=86_400.0, down_seconds_minimum=30.0
+)
+POLICIES: tuple[FlapPolicy, ...] = (BYTEROBUST, SONIC, NVSENTINEL, GPUD, AZURE, GCM, VALIDATION)
 
 MEMORY = ("downed", "up", "owed", "down_seconds")
 HISTORY = pl.Schema(
@@ -58,8 +69,9 @@ class LinkFlap:
     it was seen, lies within [t - w, t]: so two losses found by polling every 10 minutes are no "2 in 5 min". The level
     ends with a sample of a live link at which no policy holds.
 
-    policies: "2 in 5 min" (quick, ByteRobust) or "3 in 2 h" (patient, SONiC); GPUD and AZURE are there by name
-    (field.md 5). A host's reboot takes its links down once or twice: power and node causes explain those.
+    policies: "2 in 5 min" (quick, ByteRobust) or "3 in 2 h" (patient, SONiC); the others of POLICIES are there by name
+    (domain.md 4.4, field.md 5). GCM's and NVIDIA's take a single outage. A host's reboot takes its links down
+    once or twice: power and node causes explain those.
 
     Cannot see: outages shorter than a sample on a port whose counter is saturated or silent.
     """
@@ -137,6 +149,9 @@ class LinkFlap:
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         rows = changes.with_columns(
             code="policy",
+            policy_source=pl.col("policy").replace_strict(
+                {policy.name: policy.source for policy in self.policies}, default=None, return_dtype=pl.String
+            ),
             severity=pl.lit("page"),
             score=pl.col("pace").fill_null(0.0),
             threshold=pl.lit(1.0),
@@ -144,7 +159,7 @@ class LinkFlap:
             .then(pl.min_horizontal("first_at", "first_bad_at"))
             .otherwise("first_bad_at"),
             action=pl.lit("isolate_port"),
-        ).with_columns(evidence("policy", "first_at", "ends", "pace"))
+        ).with_columns(evidence("policy", "policy_source", "first_at", "ends", "pace"))
         return ordered(findings_frame(rows, self.name, "link_flap", "link"))
 
 

@@ -8,10 +8,11 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import FINDING_COLUMNS, Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import LANE, beside_far_end, beside_peers, with_link
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
+from detectors.stats.sorted_state import beside, in_order, with_new
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -78,6 +79,8 @@ class ReceivePowerTrend:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: optic_degrading."""
+        if tables[Optic].is_empty():  # time alone changes nothing, and half a million lanes are not walked for nothing
+            return Detection(pl.DataFrame(schema=FINDING_COLUMNS), state)
         light = pl.col("receive_power_dbm", "transmit_power_dbm")
         told = tables[Optic].filter(pl.any_horizontal(light.is_not_null())).with_columns(LANE).sort("entity", "time")
         read, readings = scan(
@@ -108,13 +111,13 @@ class ReceivePowerTrend:
                 walked.select(*PLACE, "bias_milliamps_per_hour", "time"),
             ]
         )
-        beside = beside_far_end(
+        spoken = beside_far_end(
             beside_peers(wholes, walked), slopes, ("bias_milliamps_per_hour",), _tolerance_seconds(context)
         )
-        kept = pl.concat([state.select(PLACE), read.select(PLACE)]).unique()
+        kept = with_new(in_order(state.select(PLACE)), read)
         for more in (readings, fit.rename({"time": "lit_time"}), after):
-            kept = kept.join(more, on="entity", how="left")
-        return Detection(self._findings(beside), kept.select(self.keeps.names()).sort("entity"))
+            kept = beside(kept, more)
+        return Detection(self._findings(spoken), kept.select(self.keeps.names()))
 
     def _beside_sender(self, read: pl.DataFrame, state: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Lit samples; those that jumped with how the sender at the far end has just changed."""

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import dataframely as dy
+import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
 from detectors.levels import LEVEL_COLUMNS, levels
+from detectors.stats.scan import Arrays, scan, toward
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import Heartbeat
 
-RANK, OPEN, STREAK, LEVEL = "rank", "open", "streak", "level"
+RANK, OPEN, STREAK, LEVEL, USUAL = "rank", "open", "streak", "level", "usual"
+SLOW, LASTING = "slow_compute", "lasting_slow_compute"
 GAUSSIAN_SPREAD = 1.4826
 """Median absolute deviation times this is the standard deviation of a normal distribution."""
 REPORT = ("job", "step", "entity", "time", "compute_seconds")
@@ -28,11 +31,14 @@ class Straggler:
     `compute_seconds`.
     Formula: over the ranks of a job that report the same step, ratio = compute / median and z = (compute - median) /
     max(1.4826 * MAD, spread_floor * median). Bad when ratio >= `ratio` and z >= `z`; begins after `steps` bad steps in
-    a row, ends after as many good ones. A rank reports a step with its first beat in it; a step is judged when no
-    rank has reported it for two beat intervals.
+    a row, ends after as many good ones. A loss that is small but stays (BLOOM lost 5 % for days to one slow GPU) shows
+    against the rank's own usual ratio, an exponential mean over `usual_steps` that stands still while the ratio is more
+    than half of `lasting_rise` above it: bad when it is `lasting_rise` above, for `lasting_steps`. A rank reports a
+    step with its first beat in it; a step is judged when no rank has reported it for two beat intervals.
     Defaults: ratio 1.15, because 15 % of one rank is 15 % of the whole job; z 6, so that jobs whose stages differ by
     design (their MAD is wide) say nothing; floor 1 %, the usual noise of a step; 3 steps, as a checkpoint or a data
-    stall hits one; 8 peers, or a median means little.
+    stall hits one; 8 peers, or a median means little. Lasting: 2.5 %
+    over 25 steps (two minutes of a large model), as ranks differ by 1 to 2 % by nature but each keeps to its own ratio.
     Cannot see: a job that is slow as a whole; a rank slow in communication; steps shorter than a beat that it does
     not report (it is judged on those it does).
     """
@@ -41,6 +47,9 @@ class Straggler:
     z: float = 6.0
     spread_floor: float = 0.01
     steps: int = 3
+    lasting_rise: float = 0.025
+    lasting_steps: int = 25
+    usual_steps: float = 32.0
     peers_minimum: int = 8
 
     @property
@@ -53,12 +62,14 @@ class Straggler:
 
     @property
     def keeps(self) -> pl.Schema:
-        """Per rank its last reported step; the reports of steps not yet judged; per rank ever bad its run and level."""
+        """Per rank its last reported step and its usual ratio; reports of steps not yet judged; per test and rank ever bad
+        its run and level.
+        """
         return pl.Schema(
             {
-                "row": pl.String(), **LEVEL_COLUMNS, "job": pl.String(), "step": pl.Int64(),
+                "row": pl.String(), "code": pl.String(), **LEVEL_COLUMNS, "job": pl.String(), "step": pl.Int64(),
                 "compute_seconds": pl.Float64(),
-                "streak": pl.Int64(), "since": UTC_MICROSECONDS,
+                "streak": pl.Int64(), "since": UTC_MICROSECONDS, "usual": pl.Float64(), "seen": pl.Float64(),
             }
         )  # fmt: skip
 
@@ -70,29 +81,52 @@ class Straggler:
         complete, open_after = _complete_steps(
             pl.concat([state.filter(row=OPEN).select(REPORT), reports]), margin, context
         )
-        verdicts = self._verdicts(complete)
-        streaks_before = state.filter(row=STREAK).select(STREAK_COLUMNS)
-        watched = pl.col("entity").is_in(streaks_before["entity"].implode())
-        verdicts = verdicts.filter(watched | (pl.col("bad").cum_sum().over("entity") > 0))  # from the first bad one on
-        runs, streaks_after = _streaks(verdicts, streaks_before)
-        sure = runs.with_columns(bad=pl.when(pl.col("streak") >= self.steps).then("bad"))
-        changes, levels_after = levels(sure, state.filter(row=LEVEL).select(LEVEL_COLUMNS.names()))
-        said = changes.with_columns(
-            evidence("job", "step", "compute_seconds", "peers_median_seconds", "peers", "z"),
-            first_bad_at="since", score="ratio", threshold=pl.lit(self.ratio), severity=pl.lit("ticket"),
-            code=pl.lit("slow_compute"), action=pl.when("active").then(pl.lit("field_diagnostics")),
-        )  # fmt: skip
+        measured, usual_after = self._against_itself(self._measured(complete), state.filter(row=USUAL))
         kept = [
             ranks_after.with_columns(row=pl.lit(RANK)),
             open_after.with_columns(row=pl.lit(OPEN)),
-            streaks_after.with_columns(row=pl.lit(STREAK)),
-            levels_after.with_columns(row=pl.lit(LEVEL)),
+            usual_after.with_columns(row=pl.lit(USUAL)),
         ]
+        slow = (pl.col("ratio") >= self.ratio) & (pl.col("z") >= self.z)
+        lasting = (pl.col("rise") >= self.lasting_rise) & (pl.col("seen") >= self.lasting_steps)
+        found = []
+        for code, bad, steps, limit in (
+            (SLOW, slow, self.steps, pl.lit(self.ratio)),
+            (LASTING, lasting, self.lasting_steps, pl.col("usual_ratio") * (1 + self.lasting_rise)),
+        ):
+            changes, rows = _judged(
+                measured.with_columns(bad=bad.fill_null(value=False)), state.filter(code=code), steps
+            )
+            said = changes.with_columns(
+                evidence("job", "step", "compute_seconds", "peers_median_seconds", "peers", "z", "usual_ratio"),
+                first_bad_at="since", score="ratio", threshold=limit, severity=pl.lit("ticket"), code=pl.lit(code),
+                action=pl.when("active").then(pl.lit("field_diagnostics")),
+            )  # fmt: skip
+            found.append(findings_frame(said, self.name, "gpu_straggler", "gpu"))
+            kept.append(rows.with_columns(code=pl.lit(code)))
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(findings_frame(said, self.name, "gpu_straggler", "gpu")), after.sort(pl.all()))
+        return Detection(ordered(*found), after.sort(pl.all()))
 
-    def _verdicts(self, complete: pl.DataFrame) -> pl.DataFrame:
-        """complete: REPORT, group, judged_at. Adds ratio, z, peers and bad, one row per rank and step."""
+    def _against_itself(self, measured: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The rows with `usual_ratio`, the rise above it, and over how many steps it was learnt; and what is kept."""
+        weight, still = 1 / self.usual_steps, 1 + self.lasting_rise / 2
+
+        def step(memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
+            usual, seen, ratio = memory["usual"], np.nan_to_num(memory["seen"]), sample["ratio"]
+            learns = np.isnan(usual) | (ratio <= usual * still)
+            told = {"usual_ratio": usual, "rise": ratio / usual - 1, "seen": seen}
+            grown = toward(usual, ratio, np.maximum(weight, 1 / (seen + 1)))
+            return {"usual": np.where(learns, grown, usual), "seen": seen + learns}, told
+
+        rows = measured.sort("entity", "time", "step")
+        walked, after = scan(
+            rows, before.select("entity", "time", "usual", "seen"), inputs=("ratio",), memory=("usual", "seen"),
+            outputs=("usual_ratio", "rise", "seen"), step=step,
+        )  # fmt: skip
+        return walked.sort("time", "entity", "step"), after
+
+    def _measured(self, complete: pl.DataFrame) -> pl.DataFrame:
+        """complete: REPORT, group, judged_at. Adds ratio, z and peers, one row per rank and step."""
         group = ["job", "step", "group"]
         compute = pl.col("compute_seconds")
         measured = complete.filter(compute.is_not_null()).with_columns(
@@ -105,9 +139,19 @@ class Straggler:
         judged = measured.filter(enough).with_columns(
             ratio=compute / pl.col("peers_median_seconds"), z=deviation / pl.max_horizontal("spread", floor)
         )
-        return judged.with_columns(
-            time="judged_at", bad=(pl.col("ratio") >= self.ratio) & (pl.col("z") >= self.z)
-        ).sort("time", "entity", "step")  # fmt: skip
+        return judged.with_columns(time="judged_at").sort("time", "entity", "step")
+
+
+def _judged(verdicts: pl.DataFrame, state: pl.DataFrame, steps: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Changes of level of one test, and what it keeps: a run and a level per rank that was ever bad."""
+    before = state.filter(row=STREAK).select(STREAK_COLUMNS)
+    watched = pl.col("entity").is_in(before["entity"].implode())
+    verdicts = verdicts.filter(watched | (pl.col("bad").cum_sum().over("entity") > 0))  # from the first bad one on
+    runs, streaks = _streaks(verdicts, before)
+    sure = runs.with_columns(bad=pl.when(pl.col("streak") >= steps).then("bad"))
+    changes, after = levels(sure, state.filter(row=LEVEL).select(LEVEL_COLUMNS.names()))
+    kept = [streaks.with_columns(row=pl.lit(STREAK)), after.with_columns(row=pl.lit(LEVEL))]
+    return changes, pl.concat(kept, how="diagonal")
 
 
 def _reports(beats: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -1,8 +1,10 @@
 """A source that has fallen silent: unknown is not healthy."""
 
+import heapq
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import dataframely as dy
 import polars as pl
@@ -25,7 +27,11 @@ class StaleTelemetry:
     hardware, and nothing is known to be right: "series vanished" is its own signal (dcgm-exporter issue 348).
     Formula: silent when now - last > max(silence_seconds, silence_intervals * interval of the table), both over the
     source; begins at that deadline, ends with the next row. Onset = last + interval.
-    Defaults: 60 s or four intervals, so that one lost scrape of a 30 s exporter is not an alarm.
+    Outage: when sources of outage_hosts or more hosts, loops and PDUs have fallen silent within outage_seconds, the
+    next are stated with the code `outage`. They are one incident: the collector's. A page where these are
+    page_share or more of all that ever spoke, as then nobody watches the cluster.
+    Defaults: 60 s or four intervals, so that one lost scrape of a 30 s exporter is not an alarm. 8 hosts and 10 s: more
+    than a chassis, and as long as the roots of one cause may lie apart; a quarter for a page (assumptions).
     Entity: "table:source", for example "gpu:n00012". Heartbeats are left out: job.heartbeat judges them, and knows of
     jobs that end. A silence that maintenance touches is forgotten until the source speaks again.
     Cannot see: a source that never spoke; values that stand still while rows go on (telemetry.frozen).
@@ -33,6 +39,9 @@ class StaleTelemetry:
 
     silence_seconds: float = 60.0
     silence_intervals: float = 4.0
+    outage_hosts: int = 8
+    outage_seconds: float = 10.0
+    page_share: float = 0.25
 
     @property
     def name(self) -> str:
@@ -61,7 +70,7 @@ class StaleTelemetry:
         carried = state.filter(pl.col("table").is_null()).select(PLAN_COLUMNS.names())
         plans = pl.concat([carried, windows(tables[Maintenance])])
         spread_plans = spread(plans, context.topology)
-        found, kept, limits = [], [], [timedelta(0)]
+        found, kept, limits, silent = [], [], [timedelta(0)], []
         for table in SAMPLED:
             interval_seconds = context.intervals_seconds.get(table.name, table.interval_seconds or 0.0)
             limit = timedelta(seconds=max(self.silence_seconds, self.silence_intervals * interval_seconds))
@@ -70,12 +79,49 @@ class StaleTelemetry:
             rows = tables[table.schema].select(time=table.time, source=table.source, told=pl.lit(False))
             gaps, after = silences(rows, before, by=["source"], now=context.now, limit=limit)
             gaps = _judged(gaps, spread_plans, limit)
-            said = _statements(gaps, table, limit, timedelta(seconds=interval_seconds))
-            found.append(findings_frame(said, self.name, "telemetry_stale", "source"))
+            found.append(_statements(gaps, table, limit, timedelta(seconds=interval_seconds)))
+            silent.append(gaps.filter(~pl.col("meant")).select("at", "host", "until"))
             kept.append(_told(after, gaps).with_columns(table=pl.lit(table.name)))
         kept.append(still_needed(plans, context.now, max(limits)))
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(*found), after.sort(pl.all()))
+        hosts = pl.concat([state["source"], after["source"]]).drop_nulls().str.split("/").list.first().n_unique()
+        said = self._outages(pl.concat(found, how="diagonal"), pl.concat(silent), hosts)
+        return Detection(ordered(findings_frame(said, self.name, "telemetry_stale", "source")), after.sort(pl.all()))
+
+    def _outages(self, said: pl.DataFrame, silent: pl.DataFrame, hosts: int) -> pl.DataFrame:
+        """Begins with the code and severity of an outage where the sources of many hosts have fallen silent by then."""
+        if silent["host"].n_unique() < self.outage_hosts:
+            return said
+        begins = said.filter("active").sort("time", maintain_order=True)
+        many = pl.Series("many", _silent_hosts(begins["time"].to_list(), silent, self.outage_seconds), pl.Int64)
+        begins = begins.with_columns(many).with_columns(
+            code=pl.when(pl.col("many") >= self.outage_hosts).then(pl.lit("outage")).otherwise("code"),
+            severity=pl.when(pl.col("many") >= max(self.outage_hosts, self.page_share * hosts))
+            .then(pl.lit("page")).otherwise("severity"),
+        )  # fmt: skip
+        return pl.concat([begins.drop("many"), said.filter(~pl.col("active"))])
+
+
+def _silent_hosts(instants: list[datetime], silent: pl.DataFrame, within_seconds: float) -> list[int]:
+    """How many hosts have a source that fell silent within so many seconds before each instant, and still is."""
+    waiting = deque(silent.sort("at", "host").iter_rows())
+    sources: Counter[str] = Counter()
+    hosts = 0
+    leaving: list[tuple[datetime, str]] = []
+    found = []
+    for instant in instants:
+        while waiting and waiting[0][0] <= instant:
+            at, host, until = waiting.popleft()
+            leaves = at + timedelta(seconds=within_seconds, microseconds=1)
+            heapq.heappush(leaving, (leaves if until is None else min(leaves, until), host))
+            sources[host] += 1
+            hosts += sources[host] == 1
+        while leaving and leaving[0][0] <= instant:
+            host = heapq.heappop(leaving)[1]
+            sources[host] -= 1
+            hosts -= sources[host] == 0
+        found.append(hosts)
+    return found
 
 
 def _judged(gaps: pl.DataFrame, plans: pl.DataFrame, limit: timedelta) -> pl.DataFrame:

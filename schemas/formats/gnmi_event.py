@@ -33,6 +33,8 @@ PORT_LEAVES = {
     "counters/out-pkts": "transmit_packets_total",
     "counters/in-errors": "receive_error_total",
     "counters/out-discards": "transmit_discard_total",
+    "counters/in-mac-pause-frames": "pause_received_total",
+    "counters/out-mac-pause-frames": "pause_sent_total",
     "statistics/in-octets": "receive_bytes_total",
     "statistics/out-octets": "transmit_bytes_total",
     "statistics/in-error-packets": "receive_error_total",

@@ -245,6 +245,7 @@ def _circuit(rows: RedfishRows, resource: dict[str, Any], place: int) -> None:
     row["volts"] = sum(volts) / len(volts) if volts else single
     amps = _several(rows, "amps", resource.get("PolyPhaseCurrentAmps"), PHASES, "A", place)
     row["amps"] = max(amps) if amps else rows.value("power", "amps", resource.get("CurrentAmps"), "A", place)
+    row["rated_amps"] = rows.value("power", "rated_amps", resource.get("RatedCurrentAmps"), "A", place)
     watts = rows.value("power", "watts", resource.get("PowerWatts"), "W", place)
     row["watts"] = row.get("watts") if watts is None else watts
     breaker = resource.get("BreakerState")

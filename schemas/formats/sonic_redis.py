@@ -30,6 +30,11 @@ COUNTERS = {
     "FEC_PRE_BER": "raw_bit_error_rate",
     "FEC_POST_BER": "effective_bit_error_rate",
 }
+# Priority flow control, priority by priority: their sum is the column.
+PAUSES = {
+    "pause_received_total": tuple(f"SAI_PORT_STAT_PFC_{priority}_RX_PKTS" for priority in range(8)),
+    "pause_sent_total": tuple(f"SAI_PORT_STAT_PFC_{priority}_TX_PKTS" for priority in range(8)),
+}
 CODEWORDS = "SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S"
 THRESHOLDS = {
     "rxpowerlowalarm": "receive_power_alarm_low_dbm",
@@ -95,6 +100,11 @@ def _counted(rows: Rows, row: dict[str, object], fields: dict[str, Any]) -> None
     for name, column in COUNTERS.items():
         if name in fields:
             rows.number(row, column, fields[name])
+    for column, names in PAUSES.items():
+        numbers = [number_of(fields[name]) for name in names if name in fields]
+        whole = [number for number in numbers if isinstance(number, int)]
+        if whole and len(whole) == len(numbers):
+            rows.number(row, column, sum(whole))
     counts: list[int] = []
     while (name := f"{CODEWORDS}{len(counts)}") in fields:
         count = number_of(fields[name])

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from detectors.catalog import CATALOG
+from detectors.correlation_state import LEVEL_PER_CODE
 from tests.detectors.correlation_timeline import end, finding, nodes_lost, play, seconds
 
 PDUS_LOST = [finding(5.2, "power_domain_lost", f"pdu{pdu}", onset=5.0) for pdu in range(3)]
@@ -188,3 +190,47 @@ def test_severity_rises_to_that_of_the_gravest_finding():
     assert play(finding(5, "cold_plate_clogged", "n01/3")).only().severity == "ticket"
     throttled = finding(9, "gpu_thermal_throttle", "n01/3")
     assert play(finding(5, "cold_plate_clogged", "n01/3"), throttled).only().severity == "page"
+
+
+class TestLevelsOfOneEntity:
+    """What is one level and what is two: an XID each, one leak however it shows."""
+
+    @staticmethod
+    def xid(at, code, **said):
+        return finding(at, "gpu_fatal_error", "n01/3", detector="gpu.xid", code=f"xid {code}", **said)
+
+    def test_the_end_of_one_driver_error_does_not_end_another_of_the_same_gpu(self):
+        timeline = play(self.xid(5, 48), self.xid(6, 119), self.xid(10, 48, active=False), until=80)
+        incident = timeline.only()
+        assert (incident.state, incident.findings) == ("firing", {"gpu_fatal_error": 2})
+        ended = play(
+            self.xid(5, 48), self.xid(6, 119), self.xid(10, 48, active=False), self.xid(12, 119, active=False), until=80
+        )
+        assert (ended.only().state, seconds(ended.only().ends_at)) == ("resolved", 12)
+
+    def test_a_code_that_is_only_a_word_about_the_level_does_not_make_another(self):
+        leak = {"detector": "coolant.leak"}
+        timeline = play(
+            finding(5, "coolant_leak", "cdu0", code="rope", **leak),
+            finding(8, "coolant_leak", "cdu0", code="rope+level", **leak),
+            end(20, "coolant_leak", "cdu0", code="", **leak),
+            until=80,
+        )
+        assert timeline.only().state == "resolved"
+
+    def test_a_job_that_hangs_by_itself_has_its_gpus_as_members_and_as_a_symptom_has_none(self):
+        nodes = json.dumps({"job": "llm", "nodes": ["n01", "n60"]})
+        assert len(play(finding(5, "job_hang", "llm", evidence=nodes)).only().members) == 16
+        fatal = finding(5, "gpu_fatal_error", "n01/3")
+        assert play(fatal, finding(7, "job_hang", "llm", evidence=nodes)).only().members == ("n01/3",)
+
+    def test_a_collector_that_stops_is_one_incident_over_tables_and_places(self):
+        silent = [
+            finding(60 + n / 10, "telemetry_stale", source)
+            for n, source in enumerate(("gpu:n01", "cold_plate:n01", "power:pdu2", "coolant_loop:cdu1", "gpu:n60"))
+        ]
+        assert len(play(*silent, until=70).only().roots) == 5
+
+
+def test_detectors_with_a_level_for_each_code_are_in_the_catalogue():
+    assert {detector.name for detector in CATALOG} >= LEVEL_PER_CODE

@@ -229,3 +229,11 @@ def test_a_broken_folder_is_one_clear_line(tmp_path, broken, said):
     assert said in str(caught.value)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nodes.csv", "recording.toml", "gpu.parquet", "labels.parquet"])
+def test_what_has_the_name_of_a_file_and_is_none_is_refused(name, tmp_path):
+    folder = power_folder(tmp_path, time=[BEGAN], pdu=["pdu-001"], watts=[1.0])
+    (folder / name).mkdir()
+    with pytest.raises(RecordingError, match=rf"foreign: {name} is no file"):
+        read_labels(folder) if name == "labels.parquet" else read_recording(folder)

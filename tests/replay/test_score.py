@@ -199,3 +199,33 @@ def test_an_unmet_expectation_is_one_line(said, line):
 def test_expectations_that_are_met_say_nothing():
     said = [incident("i", "node_lost", "node", ["n1"], 103, members=["n1/0", "n1/1"])]
     assert unmet(EXPECTS, said, truth(NODE)) == ()
+
+
+def test_false_pages_are_scaled_to_a_day_of_the_reference_cluster_with_their_bound():
+    """One false page in 102,400 GPU-hours is 5.76 a day of 24,576 GPUs; at most 4.744 times that (Garwood)."""
+    said = [incident("i", "gpu_hang", "gpu", ["n9/0"], 50)]
+    card = score_cases([Case(incidents=said, labels=truth(), stream_seconds=25 * HOUR, gpus=4096)])
+    rate, bound = card.false_per_day("page")
+    assert (card.gpu_hours, card.false_pages, card.false_tickets) == (102_400, 1, 0)
+    assert rate == pytest.approx(5.76)
+    assert bound == pytest.approx(5.76 * 4.744, rel=1e-3)
+    assert card.false_per_day("ticket")[1] == pytest.approx(5.76 * 2.996, rel=1e-3)
+
+
+def test_a_fault_may_bring_its_own_deadline_and_its_hard_failure():
+    slow = truth(NODE).with_columns(deadline_seconds=200.0, hard_failure_at=pl.lit(second(400)))
+    card = score([incident("i", "node_lost", "node", ["n1"], 250)], slow, stream_seconds=HOUR)
+    assert (card.total.recall, card.total.before_hard_failure, card.total.lead_p50_seconds) == (1, 1, 150)
+    missed = score([], slow, stream_seconds=HOUR)
+    assert (missed.total.before_hard_failure, missed.total.lead_p50_seconds) == (0, None)
+
+
+def test_a_right_root_in_third_place_is_among_three_and_not_first():
+    pdus = ("power_domain_lost", "pdu", ["p1"], [], second(100), None)
+    card = score([incident("i", "power_domain_lost", "pdu", ["p8", "p9", "p1"], 101)], truth(pdus), stream_seconds=HOUR)
+    assert (card.total.top_1, card.total.top_3) == (0, 1)
+
+
+def test_incidents_per_fault_counts_repeats():
+    said = [incident(name, "node_lost", "node", ["n1"], at) for name, at in (("a", 103), ("b", 130))]
+    assert score(said, truth(NODE), stream_seconds=HOUR).total.incidents_per_fault == 2

@@ -35,6 +35,8 @@ def maintenance(kind, entity, starts, ends):
 
 def table_of(schema, rows):
     table = TABLE_BY_SCHEMA[schema]
+    if not rows:
+        return pl.DataFrame(schema=table.columns)
     given = pl.DataFrame(rows, schema_overrides=table.columns, infer_schema_length=None)
     return given.select(
         pl.col(name).cast(dtype) if name in given.columns else pl.lit(None, dtype).alias(name)
@@ -47,6 +49,14 @@ def judge(detector, rows, planned=()):
     given = {schema: rows, Maintenance: list(planned)}
     tables = {schema: table_of(schema, given[schema]) for schema in detector.reads}
     context = Context(now=tables[schema]["time"].max() + timedelta(seconds=1), began=BEGAN, topology=TOPOLOGY)
+    return detector.detect(tables, pl.DataFrame(schema=detector.keeps), context).findings
+
+
+def judge_tables(detector, given, topology=TOPOLOGY):
+    """given: rows by schema; a table that is not given is empty."""
+    tables = {schema: table_of(schema, given.get(schema, [])) for schema in detector.reads}
+    newest = max(frame[TABLE_BY_SCHEMA[schema].time].max() for schema, frame in tables.items() if frame.height)
+    context = Context(now=newest + timedelta(seconds=1), began=BEGAN, topology=topology)
     return detector.detect(tables, pl.DataFrame(schema=detector.keeps), context).findings
 
 

@@ -75,3 +75,12 @@ def test_what_stays_down_after_its_maintenance_is_a_failure():
 def test_maintenance_elsewhere_excuses_nothing():
     down = ["active"] * 3 + ["down"] * 4
     assert statements(judge(LinkDown(), both(down, down), [maintenance("cable", "c2", 0, 900)])) == [(55, "c1", True)]
+
+
+def test_one_end_down_for_four_minutes_is_a_failure_of_one_direction():
+    # a is down from 30 s on; b goes on saying active. Four minutes later the first sample says so.
+    findings = judge(LinkDown(), both(["active"] * 3 + ["down"] * 30, ["active"] * 33))
+    assert [(entity, active) for _, entity, active in statements(findings)] == [("c1", True)]
+    assert 270 <= statements(findings)[0][0] < 280
+    assert findings["code"].to_list() == ["one_end_only"]
+    assert findings["first_bad_at"].to_list() == [at(30)]

@@ -1,6 +1,6 @@
 import pytest
 
-from detectors.fabric.link_flap import AZURE, GPUD, POLICIES, SONIC, LinkFlap
+from detectors.fabric.link_flap import AZURE, GCM, GPUD, NVSENTINEL, POLICIES, SONIC, VALIDATION, LinkFlap
 from tests.detectors.fabric.fabric_timelines import A, B, judge, port, statements
 
 
@@ -78,7 +78,21 @@ def test_gpud_counts_returns_after_25_seconds_down():
     assert statements(run(slow)) == [(165, "c1", True)]
 
 
-@pytest.mark.parametrize(("policy", "outages", "hours"), [(SONIC, 3, 2), (GPUD, 3, 12), (AZURE, 5, 24)])
+@pytest.mark.parametrize(
+    ("policy", "outages", "hours"), [(SONIC, 3, 2), (NVSENTINEL, 3, 1), (GPUD, 3, 12), (AZURE, 5, 24), (GCM, 1, 24)]
+)
 def test_policies_are_those_of_the_field(policy, outages, hours):
     assert (policy.outages, policy.window_seconds) == (outages, hours * 3600)
     assert policy in POLICIES
+
+
+def test_the_strictest_policy_takes_a_single_outage():
+    assert statements(judge(LinkFlap(policies=(GCM,)), counted([7, 7, 8]))) == [(60, "c1", True)]
+
+
+def test_the_validation_policy_takes_one_outage_of_half_a_minute():
+    def run(states):
+        return judge(LinkFlap(policies=(VALIDATION,)), [port(15 * n, A, state) for n, state in enumerate(states)])
+
+    assert run(["active", "down", "active"]).is_empty()
+    assert statements(run(["active", "down", "down", "down", "active"])) == [(60, "c1", True)]

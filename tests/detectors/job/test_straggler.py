@@ -56,8 +56,18 @@ def test_a_job_that_is_slow_as_a_whole_has_no_straggler():
     assert judge(beats(60, lambda rank, step: USUAL[rank] * (1 if step < 5 else 2)), 60).is_empty()
 
 
-def test_ten_percent_are_not_enough():
+def test_ten_percent_for_a_few_steps_are_not_enough():
     assert judge(beats(60, slow_from(5, factor=1.1)), 60).is_empty()
+
+
+def test_five_percent_that_last_are_seen_against_what_is_usual_for_the_rank():
+    found = judge(beats(340, slow_from(40, factor=1.05, slow_rank=4)), 340)
+    assert said(found, "entity", "code", "active") == [(258.9, "n1/0", "lasting_slow_compute", True)]
+    assert found["first_bad_at"].item().minute == 2  # step 40 begins at second 160
+
+
+def test_a_rank_that_always_was_a_little_slower_is_no_straggler():
+    assert judge(beats(340, slow_from(0, factor=1.05, slow_rank=4)), 340).is_empty()
 
 
 def test_stages_that_differ_by_design_are_not_stragglers():
@@ -66,7 +76,7 @@ def test_stages_that_differ_by_design_are_not_stragglers():
 
 def test_it_ends_after_three_good_steps():
     found = judge(beats(80, lambda rank, step: 1.4 if rank == 6 and 5 <= step < 10 else USUAL[rank]), 80)
-    assert said(found, "active") == [(30.9, True), (50.9, False)]
+    assert said(found, "code", "active") == [(30.9, "slow_compute", True), (50.9, "slow_compute", False)]
 
 
 def test_few_peers_have_no_median_worth_the_name():

@@ -55,6 +55,18 @@ def test_each_table_of_a_host_is_a_source_of_its_own():
     assert sorted(judge(tables, 100)["entity"]) == ["coolant_loop:cdu-00", "power:pdu-000"]
 
 
+def test_many_hosts_silent_at_once_are_an_outage_and_a_page_when_it_blinds_a_quarter():
+    def severities(silent, others):
+        sends = [*(f"s{n}" for n in range(silent)), *(f"o{n}" for n in range(others))]
+        given_rows = [row for n in sends for row in gpu(n, *(range(10) if n.startswith("s") else range(0, 100, 10)))]
+        found = judge({Gpu: rows(Gpu, *given_rows)}, 100)
+        return found.group_by("code", "severity").len().sort("code", "severity").rows()
+
+    assert severities(7, 0) == [("silent", "ticket", 7)]
+    assert severities(10, 40) == [("outage", "ticket", 10)]
+    assert severities(10, 10) == [("outage", "page", 10)]
+
+
 def test_ranks_that_stop_beating_are_not_stale_telemetry():
     assert Heartbeat not in StaleTelemetry().reads
 

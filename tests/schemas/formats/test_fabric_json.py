@@ -164,6 +164,19 @@ EVENTS = [
 ]  # fmt: skip
 
 
+def test_sonic_pause_frames_are_the_sum_of_the_priorities() -> None:
+    counters = {
+        "SAI_PORT_STAT_IF_OUT_OCTETS": "9",
+        "SAI_PORT_STAT_PFC_3_RX_PKTS": "70",
+        "SAI_PORT_STAT_PFC_4_RX_PKTS": "5",
+    }
+    document = {"COUNTERS_PORT_NAME_MAP": {"Ethernet0": "oid:0x1"}, "COUNTERS:oid:0x1": counters}
+    row = rows(decoded(sonic_redis, document)).row(0, named=True)
+    assert (row["pause_received_total"], row["pause_sent_total"]) == (75, None)
+    counters["SAI_PORT_STAT_PFC_4_RX_PKTS"] = "N/A"
+    assert rows(decoded(sonic_redis, document))["pause_received_total"].to_list() == [None]
+
+
 def test_gnmi_events() -> None:
     answer = decoded(gnmi_event, EVENTS)
     columns = ("time", "device", "port", "state", "receive_bytes_total", "receive_error_total")

@@ -1,0 +1,154 @@
+"""Bit errors that the light does not explain."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import dataframely as dy
+import numpy as np
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import with_link, with_port
+from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, SAID, from_normal, module_samples
+from detectors.fabric.port_samples import TRAINING, grown, held, port_samples, settled
+from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.scan import Arrays, scan
+from schemas.columns import UTC_MICROSECONDS
+from schemas.fabric import FabricPort, Optic
+
+COUNTERS = ("fec_corrected_total",)
+RATES = ("raw_bit_error_rate", "seconds_since_clear")
+PORT_MEMORY = (*TRAINING, *COUNTERS, "normal_raw", "raw_samples", "risen_at")
+FIRST_SAMPLES, ENOUGH_SAMPLES = 5.0, 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorOrigin:
+    """A receiver's errors rise while its light is as it was: the fault is electrical, and no cleaning helps.
+
+    What fails: the SerDes or the trace between module and chip (host_serdes), a module that overheats because its cage
+    is blocked (thermal), or its supply (supply). What it looks like: raw bit errors up by two decades at one end, Rx on
+    every lane as when first seen; and either the module is hot, or its voltage is off, or nothing of it has changed.
+    Formula, per end: risen when the raw rate is times its own normal (mean of its first five samples) and at least
+    raw_minimum. Then the module's first words after that moment are asked: worst lane within light_db of its normal,
+    or the light explains it and the optic detectors speak; else thermal when it is celsius or hotter, or kelvin above
+    its normal, supply when its volts are outside [volts_low, volts_high], host_serdes otherwise. Two samples in a row
+    must say so. It ends when the rate is below a tenth of that.
+
+    times 100, kelvin 10, celsius 70: gates of UFM and ibdiagnet (domain.md 4.4: "BER change x100", "cable temp >70 C,
+    delta >10 C"). volts 3.135 to 3.465: a 400G module's own warnings (real capture, domain.md 4.4). light_db 1.0: a
+    loss that a healthy budget absorbs. raw_minimum 1e-7: where correction has nothing to do (an assumption).
+
+    Cannot see: errors that were there from the first sample, modules without readings, which of the two SerDes of the
+    lane it is (the sender's or the receiver's).
+    """
+
+    times: float = 100.0
+    raw_minimum: float = 1e-7
+    light_db: float = 1.0
+    kelvin: float = 10.0
+    celsius: float = 70.0
+    volts_low: float = 3.135
+    volts_high: float = 3.465
+    settle_seconds: float = 300.0
+    gigabits: float = 400.0
+    tolerance_intervals: float = 5.0
+    for_seconds: float = 1.0
+    clear_seconds: float = 60.0
+
+    name: ClassVar[str] = "fabric.error_origin"
+    reads: ClassVar[tuple[type[dy.Schema], ...]] = (FabricPort, Optic)
+    # row = port (memory of its errors, its level) or module (normals and last words of its transceiver).
+    keeps: ClassVar[pl.Schema] = pl.Schema(
+        {
+            "row": pl.String(), **GRADE_COLUMNS, "time": UTC_MICROSECONDS,
+            **dict.fromkeys((*PORT_MEMORY, *MEMORY), pl.Float64()),
+        }
+    )  # fmt: skip
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        """Findings on links: link_degraded."""
+        modules, ports = state.filter(row="module"), state.filter(row="port")
+        optics, normals = scan(
+            module_samples(tables[Optic]), modules.select("entity", "time", *MEMORY),
+            inputs=READINGS, memory=MEMORY, outputs=CHANGES, step=from_normal,
+        )  # fmt: skip
+        walked, memory = scan(
+            port_samples(tables[FabricPort], COUNTERS, RATES).with_columns(
+                at=pl.col("time").dt.epoch("us").cast(pl.Float64())
+            ),
+            ports.select("entity", "time", *PORT_MEMORY), inputs=("up", "downed", "gigabits", *COUNTERS, *RATES, "at"),
+            memory=PORT_MEMORY, outputs=("raw", "normal_raw", "risen_at", "calm"), step=self._step,
+        )  # fmt: skip
+        words = pl.concat([modules.select("entity", "time", *SAID), optics.select("entity", "time", *SAID)])
+        changes, after = graded_levels(
+            self._judged(walked, words, context), ports.select(GRADE_COLUMNS.names()),
+            for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
+        )  # fmt: skip
+        were_bad = with_link(with_port(ports.filter("ticket_active")), context.topology)
+        wholes = fold(with_link(changes, context.topology), were_bad)
+        ports_after = memory.join(after, on="entity", how="left", maintain_order="left")
+        kept = [normals.with_columns(row=pl.lit("module")), ports_after.with_columns(row=pl.lit("port"))]
+        lasting = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
+        return Detection(self._findings(wholes), lasting)
+
+    def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
+        training, calm = settled(memory, sample, self.settle_seconds)
+        bits = (
+            np.where(np.isnan(sample["gigabits"]), self.gigabits, sample["gigabits"]) * 1e9 * sample["elapsed_seconds"]
+        )
+        corrected = grown(memory["fec_corrected_total"], sample["fec_corrected_total"]) / np.where(
+            bits > 0, bits, np.nan
+        )
+        told = np.where(
+            np.isnan(sample["seconds_since_clear"]) | np.isnan(corrected), sample["raw_bit_error_rate"], np.nan
+        )
+        raw = np.where(calm, np.fmax(corrected, told), np.nan)
+        count, normal = np.nan_to_num(memory["raw_samples"]), memory["normal_raw"]
+        risen = (count >= ENOUGH_SAMPLES) & (raw >= self.times * normal) & (raw >= self.raw_minimum)
+        over = raw < np.fmax(self.times / 10 * normal, self.raw_minimum / 10)
+        began = np.where(risen & np.isnan(memory["risen_at"]), sample["at"], memory["risen_at"])
+        learns = ~np.isnan(raw) & (count < FIRST_SAMPLES) & ~risen
+        learned = np.where(np.isnan(normal), raw, normal + (raw - normal) / (count + 1))
+        after = {
+            **training, "fec_corrected_total": held(memory["fec_corrected_total"], sample["fec_corrected_total"]),
+            "normal_raw": np.where(learns, learned, normal), "raw_samples": np.where(learns, count + 1, count),
+            "risen_at": np.where(over, np.nan, began),
+        }  # fmt: skip
+        calm_told = np.where(over, 0.0, np.where(risen, 1.0, np.nan))
+        return after, {"raw": raw, "normal_raw": normal, "risen_at": after["risen_at"], "calm": calm_told}
+
+    def _judged(self, walked: pl.DataFrame, words: pl.DataFrame, context: Context) -> pl.DataFrame:
+        """Samples of ends with their grade; only where errors have risen does the module have to be asked."""
+        up = walked.filter(pl.col("calm") == 0).with_columns(grade=pl.lit(0, pl.Int64()))
+        risen = walked.filter(pl.col("calm") == 1).sort("time")
+        few = words.join(risen.select("entity").unique(), on="entity", how="semi").sort("time")
+        tolerance = round(self.tolerance_intervals * context.intervals_seconds.get("optic", 60.0) * 1000)
+        asked = risen.join_asof(
+            few.rename({"time": "module_time"}), left_on="time", right_on="module_time", by="entity",
+            tolerance=f"{tolerance}ms", check_sortedness=False, coalesce=False,
+        )  # fmt: skip
+        since = pl.col("module_time").dt.epoch("us") >= pl.col("risen_at").cast(pl.Int64())
+        grade = pl.when(since).then((pl.col("lost_worst_db") < self.light_db).cast(pl.Int64()))
+        return pl.concat([up, asked.with_columns(grade=grade)], how="diagonal").sort("entity", "time")
+
+    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+        hot = (pl.col("celsius") >= self.celsius) | (pl.col("risen_kelvin") >= self.kelvin)
+        off = (pl.col("volts") < self.volts_low) | (pl.col("volts") > self.volts_high)
+        rows = changes.with_columns(
+            code=pl.when(hot).then(pl.lit("thermal")).when(off).then(pl.lit("supply")).otherwise(pl.lit("host_serdes")),
+            score=pl.col("raw"),
+            threshold=self.times * pl.col("normal_raw"),
+            raw_bit_error_rate=pl.col("raw"),
+            normal_raw_bit_error_rate=pl.col("normal_raw"),
+            action=pl.lit("open_ticket"),
+        ).with_columns(
+            evidence(
+                "part", "raw_bit_error_rate", "normal_raw_bit_error_rate", "receive_worst_dbm", "lost_worst_db",
+                "celsius", "risen_kelvin", "volts",
+            )
+        )  # fmt: skip
+        return ordered(findings_frame(rows, self.name, "link_degraded", "link"))
