@@ -22,8 +22,8 @@ ui: .venv/installed ## The Dagster UI on a simulated stream, schedules and senso
 docs: .venv/installed ## Write the generated pages again
 	$(BIN)/python -m pipelines.docs
 
-bench: .venv/installed
-	$(BIN)/pytest tests/benchmarks
+bench: .venv/installed ## Costs at full size, as ratios to cluster time and to this machine's limits; minutes long
+	@$(BIN)/python -m tests.benchmarks.bench_cluster $(BENCH)
 
 # Pins every version with its hashes, for every platform; no index or download address may be in it.
 lock:

@@ -8,7 +8,9 @@ from pathlib import Path
 import dataframely as dy
 
 from detectors.catalog import CATALOG
+from pipelines.notify.runbook_pages import runbook_page
 from pipelines.topics import FORMATS, Format
+from schemas.causes import CAUSES
 from schemas.tables import TABLE_BY_NAME, TABLE_BY_SCHEMA, TABLES, Table
 
 DOCS = Path("docs")
@@ -109,11 +111,17 @@ def _module_of(form: Format) -> str:
     return _function(form).__module__.replace(".", "/") + ".py"
 
 
-PAGES = (("tables.md", tables_page), ("detectors.md", detectors_page), ("formats.md", formats_page))
+PAGES: tuple[tuple[str, Callable[[], str]], ...] = (
+    ("tables.md", tables_page),
+    ("detectors.md", detectors_page),
+    ("formats.md", formats_page),
+    *((f"runbooks/{cause.name}.md", partial(runbook_page, cause)) for cause in CAUSES),
+)
 
 
 def main() -> None:
     for name, page in PAGES:
+        (DOCS / name).parent.mkdir(parents=True, exist_ok=True)
         (DOCS / name).write_text(page())
 
 

@@ -6,7 +6,20 @@ from pipelines.operations_database import Database, StoreUnavailable
 from pipelines.operations_tables import METADATA, SCHEMA_VERSION
 
 # Step n brings version n + 1 to n + 2, as SQL that SQLite and PostgreSQL both take. Steps are only ever added.
-MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "ALTER TABLE incidents ADD COLUMN findings JSON NOT NULL DEFAULT '{}'",
+        "ALTER TABLE incidents ADD COLUMN merged_into TEXT",
+        "ALTER TABLE incidents ADD COLUMN flaps INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE holds (id TEXT PRIMARY KEY, target TEXT NOT NULL, starts_at BIGINT NOT NULL,
+        ends_at BIGINT NOT NULL, "by" TEXT NOT NULL, comment TEXT NOT NULL)""",
+        "CREATE INDEX ix_holds_ends_at ON holds (ends_at)",
+        """CREATE TABLE jobs (job TEXT PRIMARY KEY, members JSON NOT NULL, checkpoint_interval_seconds FLOAT,
+        at BIGINT NOT NULL)""",
+        """CREATE TABLE deliveries (receiver TEXT NOT NULL, incident TEXT NOT NULL, said TEXT NOT NULL,
+        at BIGINT NOT NULL, over BOOLEAN NOT NULL, PRIMARY KEY (receiver, incident))""",
+    ),
+)
 
 
 class NewerStore(StoreUnavailable):

@@ -78,9 +78,10 @@ class OperationsStore:
         states: Collection[State] | None = None,
         causes: Collection[str] | None = None,
         since: datetime | None = None,
+        ids: Collection[str] | None = None,
         limit: int | None = 100,
     ) -> tuple[Incident, ...]:
-        """Newest first. states, causes: any of these. since: detected at or after. limit: None is all."""
+        """Newest first. states, causes, ids: any of these. since: detected at or after. limit: None is all."""
         wanted = sa.select(INCIDENTS).order_by(INCIDENTS.c.detected_at.desc(), INCIDENTS.c.id).limit(limit)
         if states is not None:
             wanted = wanted.where(INCIDENTS.c.state.in_(list(states)))
@@ -88,6 +89,8 @@ class OperationsStore:
             wanted = wanted.where(INCIDENTS.c.cause.in_(list(causes)))
         if since is not None:
             wanted = wanted.where(INCIDENTS.c.detected_at >= since)
+        if ids is not None:
+            wanted = wanted.where(INCIDENTS.c.id.in_(list(ids)))
         with self.reading() as connection:
             return tuple(incident_from(row) for row in connection.execute(wanted).mappings())
 
@@ -206,6 +209,12 @@ class OperationsStore:
             free = same | (LEASES.c.expires_at <= now)
             connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=taken, where=free))
             return Lease(**connection.execute(sa.select(LEASES).where(LEASES.c.name == name)).mappings().one())
+
+    def lease(self, name: str) -> Lease | None:
+        """As it stands, run out or not."""
+        with self.reading() as connection:
+            row = connection.execute(sa.select(LEASES).where(LEASES.c.name == name)).mappings().one_or_none()
+        return None if row is None else Lease(**row)
 
     def renew_lease(self, name: str, holder: str, now: datetime, seconds: float) -> bool:
         """False: it ran out or is another's, and the holder must stop what it guards."""

@@ -47,6 +47,9 @@ INCIDENTS = sa.Table(
     sa.Column("detected_at", UtcTime, nullable=False),
     sa.Column("ends_at", UtcTime),
     sa.Column("evidence", sa.JSON, nullable=False),
+    sa.Column("findings", sa.JSON, nullable=False, server_default="{}", comment="how many, by cause"),
+    sa.Column("merged_into", sa.Text),
+    sa.Column("flaps", sa.Integer, nullable=False, server_default="0"),
     sa.Column("updated_at", UtcTime, nullable=False, comment="event time of the step that said so"),
     sa.Index("incidents_detected", "detected_at"),
     sa.Index("incidents_state", "state", "detected_at"),
@@ -143,4 +146,31 @@ LEASES = sa.Table(
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("acquired_at", UtcTime, nullable=False),
     sa.Column("expires_at", UtcTime, nullable=False),
+)  # fmt: skip
+
+HOLDS = sa.Table(
+    "holds", METADATA,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("target", sa.Text, nullable=False, comment="a person has it in hand: automation keeps off"),
+    sa.Column("starts_at", UtcTime, nullable=False),
+    sa.Column("ends_at", UtcTime, nullable=False, index=True),
+    sa.Column("by", sa.Text, nullable=False),
+    sa.Column("comment", sa.Text, nullable=False),
+)  # fmt: skip
+
+JOBS = sa.Table(
+    "jobs", METADATA,
+    sa.Column("job", sa.Text, primary_key=True),
+    sa.Column("members", sa.JSON, nullable=False, comment="GPU ids; empty once it has stopped"),
+    sa.Column("checkpoint_interval_seconds", sa.Float),
+    sa.Column("at", UtcTime, nullable=False),
+)  # fmt: skip
+
+DELIVERIES = sa.Table(
+    "deliveries", METADATA,
+    sa.Column("receiver", sa.Text, primary_key=True),
+    sa.Column("incident", sa.Text, primary_key=True),
+    sa.Column("said", sa.Text, nullable=False, comment="fingerprint of what the receiver took last"),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("over", sa.Boolean, nullable=False, comment="the receiver knows that it has ended"),
 )  # fmt: skip

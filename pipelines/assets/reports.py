@@ -27,7 +27,7 @@ def reliability_report(
     window = context.partition_time_window
     try:
         with workplace.operations() as operations:
-            report = reliability(workplace.telemetry, operations, window.start, window.end)
+            report = reliability(workplace.telemetry, operations, window.start, window.end, workplace.settings.capacity)
     except REFUSALS as refusal:
         raise dg.Failure(description=str(refusal), allow_retries=False) from None
     page = as_markdown(report)
@@ -36,7 +36,8 @@ def reliability_report(
     path.write_text(page, "utf-8")
     numbers = {
         "availability": report.availability, "hours_between_incidents": report.hours_between_incidents,
-        "gpu_hours_lost": report.gpu_hours_lost, "gpu_hours_watched": report.watched_gpu_hours,
+        "gpu_hours_lost": report.gpu_hours_lost, "dollars_lost": report.dollars_lost,
+        "gpu_hours_watched": report.watched_gpu_hours,
         "gpus": report.gpus, "incidents": report.incidents,
         **{f"actions_{outcome}": count for outcome, count in report.actions.items()},
     }  # fmt: skip

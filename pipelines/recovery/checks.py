@@ -6,6 +6,7 @@ CHECKS is the order in which they are asked; the first refusal is the one record
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
+from math import ceil
 
 from pipelines.recovery.facts import CertainFacts
 from pipelines.recovery.history import nodes_touched
@@ -20,6 +21,8 @@ class Refusal(StrEnum):
     UNKNOWN_TARGET = "unknown_target"
     BREAKER_TRIPPED = "breaker_tripped"
     BREAKER_TRIPS = "breaker_trips"
+    HELD_BY_PERSON = "held_by_person"
+    JOB_MINIMUM = "job_minimum"
     EXPIRED = "expired"
     TELEMETRY_DEGRADED = "telemetry_degraded"
     EARLIER_STEP_NOT_DONE = "earlier_step_not_done"
@@ -32,9 +35,27 @@ class Refusal(StrEnum):
 
 
 def _breaker_tripped(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
-    if not facts.breaker.tripped or request.kind in RETURNS | PAPER:
+    if not facts.breaker.tripped or request.kind in RETURNS | PAPER or _on_the_way_back(request, facts):
         return None
     return f"{facts.breaker.reason}; only a person resets it (`hotspare breaker reset`)"
+
+
+def _on_the_way_back(request: ActionRequest, facts: CertainFacts) -> bool:
+    """Diagnostics of a node that is out already take no service away, and it cannot return without them."""
+    return request.kind == "field_diagnostics" and node_of(request.target) in facts.history.drained_nodes(facts.mode)
+
+
+def _held(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
+    """What a person has in hand, or stands in a domain that one has. Not even a return: the person may be inside."""
+    if request.kind in PAPER:
+        return None
+    ends = facts.topology.ends(str(request.parameters.get("cable"))) or facts.topology.ends(request.target)
+    places = {request.target, request.target.rpartition(":")[0], str(request.parameters.get("cable")), *ends}
+    nodes = {node_of(place) for place in places}
+    rows = (facts.topology.node_rows[node] for node in nodes if node in facts.topology.node_rows)
+    domains = {row[name] for row in rows for name in ("pdu", "pdu_b", "cdu", "superblock", "pod", "rack")}
+    held = sorted((places | nodes | {domain for domain in domains if domain is not None}) & facts.held)
+    return f"a person has {held[0]!r} in hand (`hotspare holds release` ends that)" if held else None
 
 
 def _unknown_target(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
@@ -65,7 +86,7 @@ def _unknown_target(request: ActionRequest, facts: CertainFacts, _: RecoverySett
 
 def _expired(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> str | None:
     """Age, and the backlog of a tripped breaker: what waited behind it is for a person to judge again."""
-    if request.kind in RETURNS | PAPER:
+    if request.kind in RETURNS | PAPER or _on_the_way_back(request, facts):
         return None
     if request.requested_at < facts.now - timedelta(seconds=settings.expires_seconds):
         return f"requested at {request.requested_at:%Y-%m-%d %H:%M:%S}, more than {settings.expires_seconds:g} s ago"
@@ -147,11 +168,26 @@ def _node_budget(request: ActionRequest, facts: CertainFacts, settings: Recovery
     return None
 
 
+def _job_minimum(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> str | None:
+    if request.kind != "drain_node":
+        return None
+    for job in facts.jobs.values():
+        least = settings.job_nodes_minimum.get(job.job, ceil(settings.job_nodes_minimum_share * len(job.nodes)))
+        if request.target not in job.nodes or request.target in facts.history.drained_nodes(facts.mode):
+            continue
+        left = facts.history.nodes_left(job.nodes, facts.mode) - 1
+        if left < least:
+            return f"job {job.job!r} would be left with {left} nodes and needs {least}"
+    return None
+
+
 def _no_spare(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
     if request.kind != "allocate_spare":
         return None
     promised = facts.history.spares_promised if facts.mode == "dry-run" else 0
     left, wanted = max(0, facts.spares_available - promised), int(request.parameters.get("count", 1))
+    if request.parameters.get("partial") and left > 0:
+        return None  # as many as there are: the rest is reclaimed elsewhere
     return None if wanted <= left else f"{wanted} wanted, {left} left"
 
 
@@ -162,7 +198,7 @@ def _no_executor(request: ActionRequest, facts: CertainFacts, _: RecoverySetting
 
 
 def _breaker_trips(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> str | None:
-    if request.kind not in DISRUPTIVE:
+    if request.kind not in DISRUPTIVE or _on_the_way_back(request, facts):
         return None
     since = facts.now - timedelta(seconds=settings.breaker_window_seconds)
     touched = nodes_touched(request.parameters.get("target_kind"), request.target, facts.topology)
@@ -179,6 +215,7 @@ Check = Callable[[ActionRequest, CertainFacts, RecoverySettings], str | None]
 CHECKS: tuple[tuple[Refusal, Check], ...] = (
     (Refusal.BREAKER_TRIPPED, _breaker_tripped),
     (Refusal.UNKNOWN_TARGET, _unknown_target),
+    (Refusal.HELD_BY_PERSON, _held),
     (Refusal.EXPIRED, _expired),
     (Refusal.TELEMETRY_DEGRADED, _telemetry_degraded),
     (Refusal.EARLIER_STEP_NOT_DONE, _earlier_step),
@@ -186,6 +223,7 @@ CHECKS: tuple[tuple[Refusal, Check], ...] = (
     (Refusal.RESETS_USED_UP, _resets_used_up),
     (Refusal.LINK_BUDGET, _link_budget),
     (Refusal.NODE_BUDGET, _node_budget),
+    (Refusal.JOB_MINIMUM, _job_minimum),
     (Refusal.NO_SPARE, _no_spare),
     (Refusal.NO_EXECUTOR, _no_executor),
     (Refusal.BREAKER_TRIPS, _breaker_trips),

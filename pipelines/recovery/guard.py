@@ -1,16 +1,19 @@
 """The guard: may this request be carried out now? Pure, and fail closed: what is not known is a reason to refuse."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from pipelines.recovery.checks import CHECKS, Refusal
-from pipelines.recovery.facts import Approval, Facts, certain
+from pipelines.recovery.facts import Approval, CertainFacts, Facts, certain
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest, Mode, Outcome
+
+URGENT = frozenset({"coolant_pump_failure", "power_domain_lost"})  # causes whose deadline outweighs the two-person rule
 
 
 @dataclass(frozen=True)
 class Decision:
-    """outcome: observed | dry-run | pending (go ahead) | waiting_approval | refused | rejected.
+    """outcome: observed | dry-run | scheduled | pending (go ahead) | waiting_approval | refused | rejected.
     trips_breaker: the caller must trip it, whatever else happens.
     """
 
@@ -23,9 +26,9 @@ class Decision:
 
 def decide(request: ActionRequest, facts: Facts, settings: RecoverySettings) -> Decision:
     """One request, one decision, with its reason in words."""
-    mode = settings.mode_of(request.kind)
+    mode = mode_for(request, settings)
     if mode == "observe":
-        return Decision(mode, "observed", f"mode of {request.kind} is observe")
+        return Decision(mode, "observed", f"mode of {request.kind} is observe, or that of who calls for it")
     known = certain(facts, mode)
     if known is None:
         missing = sorted(name for name, value in vars(facts).items() if value is None)
@@ -35,22 +38,50 @@ def decide(request: ActionRequest, facts: Facts, settings: RecoverySettings) -> 
         if why is not None:
             trips = refusal is Refusal.BREAKER_TRIPS and mode == "enforce"
             return _refused(mode, refusal, why, trips_breaker=trips)
+    due = _due_at(request, known)
+    if due is not None and facts.now < due:
+        return Decision(mode, "scheduled", f"at {due:%H:%M:%S}, if it lasts until then: {request.reason}")
     if mode == "dry-run":
         return Decision(mode, "dry-run", f"would be done: {request.reason}")
-    return _approved(request, known.approvals.get(request.id, ()), settings)
+    return _approved(request, known.approvals.get(request.id, ()), settings, facts.now)
+
+
+def mode_for(request: ActionRequest, settings: RecoverySettings) -> Mode:
+    return settings.mode_of(request.kind, request.parameters.get("detectors", ()))
+
+
+def deadline_of(request: ActionRequest) -> datetime | None:
+    """When this can no longer wait for people: only the time that is left to a lost pump or power domain is one."""
+    said = request.parameters.get("deadline_at")
+    return None if said is None or request.parameters.get("cause") not in URGENT else datetime.fromisoformat(said)
+
+
+def _due_at(request: ActionRequest, facts: CertainFacts) -> datetime | None:
+    """The earlier step gets its time to work. The checks have made sure that it is done."""
+    earlier = facts.known.get(str(request.parameters.get("after")))
+    settle = request.parameters.get("settle_seconds")
+    return None if earlier is None or settle is None else earlier.at + timedelta(seconds=settle)
 
 
 def _refused(mode: Mode, refusal: Refusal, why: str, *, trips_breaker: bool = False) -> Decision:
     return Decision(mode, "refused", f"{refusal}: {why}", refusal, trips_breaker)
 
 
-def _approved(request: ActionRequest, said: tuple[Approval, ...], settings: RecoverySettings) -> Decision:
-    """One objection is enough; the same person twice is one person."""
+def _approved(
+    request: ActionRequest, said: tuple[Approval, ...], settings: RecoverySettings, now: datetime
+) -> Decision:
+    """One objection is enough, deadline or not; the same person twice is one person."""
     rejected = [approval.by for approval in said if approval.verdict == "rejected"]
     if rejected:
         return Decision("enforce", "rejected", f"rejected by {rejected[0]}")
     people = {approval.by.strip().casefold() for approval in said if approval.verdict == "approved"}
     needed = settings.approvals.get(request.kind, 0)
     if len(people) < needed:
-        return Decision("enforce", "waiting_approval", f"approved by {len(people)} of {needed} people")
+        deadline = deadline_of(request)
+        so_far = f"approved by {len(people)} of {needed} people"
+        if deadline is None:
+            return Decision("enforce", "waiting_approval", so_far)
+        if now < deadline:
+            return Decision("enforce", "waiting_approval", f"{so_far}; done without them at {deadline:%H:%M:%S}")
+        return Decision("enforce", "pending", f"{so_far}, and its deadline has come: {request.reason}")
     return Decision("enforce", "pending", request.reason)

@@ -26,6 +26,9 @@ class History:
     drained: dict[str, bool] = field(default_factory=dict)
     isolated: dict[str, tuple[str, bool]] = field(default_factory=dict)
     acted: dict[str, tuple[datetime, bool]] = field(default_factory=dict)
+    drains: dict[str, list[datetime]] = field(default_factory=dict)
+    diagnosed: dict[tuple[str, bool], datetime] = field(default_factory=dict)
+    spares_given: dict[tuple[str, bool], int] = field(default_factory=dict)
     spares_promised: int = 0
 
     def add(self, record: ActionRecord) -> None:
@@ -41,15 +44,25 @@ class History:
             for node in nodes_touched(record.request.parameters.get("target_kind"), target, self.topology):
                 before = self.acted.get(node)
                 self.acted[node] = (record.at, real or (before is not None and before[1]))
+        if kind == "field_diagnostics" and record.outcome in ("done", "dry-run"):
+            self.diagnosed[target, real] = record.at
+        self._add_service(record, real=real)
+
+    def _add_service(self, record: ActionRecord, *, real: bool) -> None:
+        """What leaves service, returns, or stands in."""
+        kind, target, parameters = record.request.kind, record.request.target, record.request.parameters
         if kind == "drain_node":
+            if real:
+                self.drains.setdefault(target, []).append(record.at)
             self.drained[target] = real or self.drained.get(target, False)
         if kind == "isolate_port":
-            cable = str(record.request.parameters.get("cable"))
-            self.isolated[target] = (cable, real or self.isolated.get(target, ("", False))[1])
+            self.isolated[target] = (str(parameters.get("cable")), real or self.isolated.get(target, ("", False))[1])
         if kind == "return_to_service" and record.outcome in ("done", "dry-run"):
             self._returned(target, real=real)
-        if kind == "allocate_spare" and not real:
-            self.spares_promised += int(record.request.parameters.get("count", 1))
+        if kind == "allocate_spare":
+            count = int(parameters.get("count", 1))
+            self.spares_given[target, real] = len(parameters.get("spares", ())) if real else count
+            self.spares_promised += 0 if real else count
 
     def _returned(self, target: str, *, real: bool) -> None:
         """A dry run brings back only what a dry run took."""
@@ -67,7 +80,31 @@ class History:
         return max((time for time in times if time is not None), default=None)
 
     def resets_since(self, target: str, since: datetime, mode: Mode) -> int:
-        return sum(time > since for real in _counted(mode) for time in self.resets.get((target, real), ()))
+        """Resets of the entity; a node that reboots resets its GPUs too."""
+        places = {target, node_of(target)}
+        return sum(
+            time > since for real in _counted(mode) for place in places for time in self.resets.get((place, real), ())
+        )
+
+    def diagnosed_since(self, target: str, since: datetime, mode: Mode) -> bool:
+        return any(self.diagnosed.get((target, real), since) > since for real in _counted(mode))
+
+    def lemons(self) -> set[str]:
+        """Nodes drained so often of late that they are no spare."""
+        since = self.now - timedelta(days=self.settings.lemon_window_days)
+        return {
+            node
+            for node, times in self.drains.items()
+            if sum(time > since for time in times) >= self.settings.lemon_drains
+        }
+
+    def nodes_left(self, nodes: frozenset[str], mode: Mode) -> int:
+        """How many of a job's nodes are not drained, with the spares that stand in for those that are."""
+        drained = self.drained_nodes(mode) & nodes
+        given = sum(
+            count for (target, real), count in self.spares_given.items() if target in drained and real in _counted(mode)
+        )
+        return len(nodes) - len(drained) + min(given, len(drained))
 
     def drained_nodes(self, mode: Mode) -> set[str]:
         return {node for node, real in self.drained.items() if real in _counted(mode)}

@@ -46,6 +46,14 @@ class Ledger:
             wanted = wanted.where(ACTIONS.c.outcome.in_(list(outcomes)))
         return self._records(wanted)
 
+    def taken_for(self, incidents: Collection[str]) -> dict[str, tuple[ActionRecord, ...]]:
+        """Incident -> all its actions, oldest first."""
+        wanted = sa.select(ACTIONS).where(ACTIONS.c.incident.in_(list(incidents))).order_by(ACTIONS.c.at, ACTIONS.c.id)
+        found: dict[str, tuple[ActionRecord, ...]] = {}
+        for record in self._records(wanted) if incidents else ():
+            found[record.request.incident] = (*found.get(record.request.incident, ()), record)
+        return found
+
     def events(self, action: str) -> tuple[tuple[datetime, str, str, str], ...]:
         """(at, mode, outcome, why) of everything that happened to an action, oldest first."""
         row = ACTION_EVENTS.c
@@ -65,6 +73,40 @@ class Ledger:
         recent = (ACTIONS.c.at > now - timedelta(seconds=seconds)) | ACTIONS.c.kind.in_(OUT_UNTIL_RETURNED)
         happened = ACTIONS.c.outcome.in_(EFFECTIVE) & ~ACTIONS.c.recoverable
         return self._records(sa.select(ACTIONS).where(recent, happened).order_by(ACTIONS.c.at, ACTIONS.c.id))
+
+    def taken_out(self) -> tuple[ActionRecord, ...]:
+        """Drains, isolations and returns that happened or were rehearsed, oldest first."""
+        happened = ACTIONS.c.kind.in_(OUT_UNTIL_RETURNED) & ACTIONS.c.outcome.in_(("done", "pending", "dry-run"))
+        return self._records(sa.select(ACTIONS).where(happened).order_by(ACTIONS.c.at, ACTIONS.c.id))
+
+    def close_open(self, incidents: Collection[str], at: datetime) -> None:
+        """What still waited when its incident ended is not done any more: neither at its time nor when approved."""
+        waits = ACTIONS.c.outcome.in_(("scheduled", "waiting_approval"))
+        wanted = sa.select(ACTIONS).where(ACTIONS.c.incident.in_(list(incidents)), waits)
+        for record in self._records(wanted) if incidents else ():
+            self._end(record, "cancelled", "the incident is over", at)
+
+    def cancel(self, action: str, by: str, comment: str, at: datetime) -> ActionRecord:
+        """A person takes an action off the list for good. What has begun or happened is history, not a plan.
+
+        Raises NotFound and ValueError.
+        """
+        who = person(by)
+        with self.store.writing():
+            record = self.known([action]).get(action)
+            if record is None:
+                raise NotFound(f"{action!r} is not an action in this store; `hotspare actions list` shows them")
+            if record.outcome in ("pending", "done", "failed", "rejected", "cancelled"):
+                raise ValueError(f"{action} cannot be cancelled: it is {record.outcome}")
+            return self._end(record, "cancelled", f"cancelled by {who}: {comment}".removesuffix(": "), at)
+
+    def _end(self, record: ActionRecord, outcome: Outcome, why: str, at: datetime) -> ActionRecord:
+        final = {"outcome": outcome, "why": why, "at": at}
+        unchanged = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == record.outcome)
+        with self.store.writing() as connection:
+            if connection.execute(sa.update(ACTIONS).where(unchanged).values(**final)).rowcount == 1:
+                self._event(connection, record.request.id, {"mode": record.mode, **final})
+            return self.known([record.request.id])[record.request.id]
 
     def retryable(self, ids: Collection[str], attempts_maximum: int) -> frozenset[str]:
         """Actions that failed without effect and have tries left."""
@@ -97,9 +139,11 @@ class Ledger:
     def finish(self, action: str, outcome: ActionOutcome, at: datetime) -> ActionRecord:
         """Write what the executor answered. It outweighs an earlier guess that the action had failed."""
         result: Outcome = "done" if outcome.done else "failed"
-        changed: dict[str, Any] = {"outcome": result, "why": outcome.detail, "at": at}
         owned = (ACTIONS.c.id == action) & ACTIONS.c.outcome.in_(("pending", "failed"))
         with self.store.writing() as connection:
+            decided = self.known([action]).get(action)
+            why = outcome.detail or ("" if decided is None else decided.why)
+            changed: dict[str, Any] = {"outcome": result, "why": why, "at": at}
             change = sa.update(ACTIONS).where(owned).values(**changed, recoverable=outcome.recoverable)
             written = connection.execute(change)
             assert written.rowcount == 1, f"{action} is finished without having been begun"

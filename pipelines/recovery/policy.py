@@ -1,113 +1,21 @@
-"""Policy: what an incident of each cause calls for, in which order, on what. Pure. The guard says whether it may be.
+"""Policy: what an incident calls for, in which order, on what. Pure. The guard says whether it may be.
 
-A step names a kind of action and where it goes. A step with `after` must not be taken before that one is done on the
-same place (a node is not rebooted under a job that was not drained); the request carries the id it waits for.
+The request carries the id of the action it waits for, the deadline of its phase, and what the executor needs to know.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import datetime, timedelta
+from typing import Any
 
+from pipelines.recovery.heat import STAGE_SECONDS, flow_liters_per_minute, seconds_to_shutdown, stages
+from pipelines.recovery.playbook import PLAYBOOK, UNWRITTEN, Step, ticket
 from pipelines.recovery.settings import RecoverySettings
-from schemas.action import ActionKind, ActionRequest, action_id
+from schemas.action import ActionRequest, action_id
 from schemas.incident import Incident
 from schemas.topology import Topology, node_of
 
-Place = Literal["root", "nodes", "ports", "cluster"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """on: the roots themselves, the nodes that the roots are in or are, the far-end port of a root link (the end
-    further from the GPU), or the cluster as one. parameters: plain data for the executor.
-    """
-
-    kind: ActionKind
-    on: Place
-    reason: str
-    after: ActionKind | None = None
-    parameters: dict[str, Any] = field(default_factory=dict)
-    if_short: bool = False
-
-
-def _ticket(text: str) -> Step:
-    return Step("open_ticket", "root", text)
-
-
-DRAIN = Step("drain_node", "nodes", "take the node out before anything is done to it")
-REPLACE = (
-    Step("allocate_spare", "nodes", "a spare takes the node's ranks", after="drain_node", parameters={"count": 1}),
-    Step("restore_shard", "nodes", "load the shard from its newest good checkpoint", after="allocate_spare"),
-    Step(
-        "resume", "nodes", "go on with the spare", after="restore_shard", parameters={"partial_gradient_skipping": True}
-    ),
-)
-RESET = Step("reset_gpu", "root", "clear the fault with the node empty", after="drain_node")
-REBOOT = Step("reboot_node", "nodes", "only a reboot brings it back onto the bus", after="drain_node")
-CHECKPOINT = Step("global_checkpoint", "cluster", "survivors save what they have")
-CAP = Step("cap_power", "root", "less heat and current buys time", parameters={"share_of_limit": 0.7})
-RAISE_FLOW = Step("raise_flow", "root", "more flow through what still works")
-
-POLICY: dict[str, tuple[Step, ...]] = {
-    "power_domain_lost": (
-        CHECKPOINT,
-        Step("allocate_spare", "root", "spares take the ranks of the domain's nodes"),
-        Step("reclaim_gpus", "cluster", "fewer spares than nodes lost", if_short=True),
-        _ticket("power domain without power: find the breaker or feed"),
-    ),
-    "power_sag": (CAP, _ticket("supply voltage sags: check the feed")),
-    "coolant_pump_failure": (
-        Step("raise_flow", "root", "the other pump takes over the flow"),
-        CAP,
-        Step(
-            "staged_shutdown", "root", "last resort before the hardware stops by itself", after="cap_power",
-            parameters={"last_resort": True, "gpus_per_stage": 100, "after_checkpoint": True},
-        ),
-        _ticket("coolant pump failed: repair or exchange it"),
-    ),
-    "coolant_leak": (
-        CAP,
-        Step("isolate_loop", "root", "stop the leak", after="cap_power", parameters={"automatic_power_on": False}),
-        _ticket("coolant leak: a person must look before anything is powered on again"),
-    ),
-    "coolant_flow_restricted": (RAISE_FLOW, CAP, _ticket("flow restricted: check strainer and valves")),
-    "valve_stuck": (CAP, _ticket("branch valve does not follow its set-point")),
-    "cold_plate_clogged": (RAISE_FLOW, _ticket("cold plate clogs: flush or exchange it")),
-    "coolant_air": (_ticket("air in the loop: bleed it"),),
-    "coolant_chemistry": (_ticket("coolant chemistry out of band: take a sample"),),
-    "heat_exchanger_fouled": (_ticket("heat exchanger fouled: clean it"),),
-    "switch_lost": (_ticket("switch lost: exchange it"),),
-    "node_lost": (DRAIN, *REPLACE, Step("reboot_node", "nodes", "bring the silent node back", after="drain_node")),
-    "gpu_fallen_off_bus": (DRAIN, *REPLACE, REBOOT),
-    "gpu_fatal_error": (DRAIN, *REPLACE, RESET),
-    "gpu_memory": (
-        DRAIN, *REPLACE, Step("rma", "root", "memory rows can no longer be remapped", after="drain_node"),
-    ),
-    "gpu_nvlink": (DRAIN, *REPLACE, RESET),
-    "gpu_pcie": (_ticket("PCIe link below its width, generation or error rate: reseat at the next drain"),),
-    "gpu_thermal_throttle": (RAISE_FLOW, CAP, _ticket("GPU throttles: check its cold plate")),
-    "gpu_power_brake": (_ticket("power brake asserted from outside: check PSU and feed"),),
-    "gpu_straggler": (_ticket("GPU slower than its peers: run diagnostics at the next drain"),),
-    "gpu_hang": (Step("restart_app", "root", "the rank is stuck"), _ticket("hung rank: find out why")),
-    "fiber_loss": (
-        Step("clean_connector", "root", "loss at an event: clean both ends first"),
-        Step("reseat", "root", "then seat them again and measure", after="clean_connector"),
-    ),
-    "fiber_reflectance": (Step("clean_connector", "root", "reflection: inspect and clean"),),
-    "fiber_length": (_ticket("cable is not of the length it should be: check what is plugged"),),
-    "connector_contaminated": (Step("clean_connector", "root", "one end dirty: inspect and clean"),),
-    "optic_degrading": (_ticket("replace optic before it fails"),),
-    "link_degraded": (_ticket("error rate beyond its limit: clean, reseat or replace"),),
-    "link_flap": (Step("isolate_port", "ports", "keep traffic off a flapping link"), _ticket("flapping link")),
-    "link_down": (Step("reset_port", "ports", "one try to bring the link up"), _ticket("link down")),
-    "job_hang": (Step("restart_app", "root", "no rank makes progress"), _ticket("job hangs: find the first rank")),
-    "checkpoint_stale": (_ticket("checkpoint older than its interval allows"),),
-    "telemetry_stale": (_ticket("source is silent: the state of what it watches is unknown"),),
-    "telemetry_frozen": (_ticket("values do not move: restart the exporter"),),
-    "telemetry_implausible": (_ticket("values out of range: check sensor and exporter"),),
-    "counter_saturated": (_ticket("counter stuck at its maximum: clear it"),),
-    "clock_skew": (_ticket("source's clock is off: check its time service"),),
-}  # fmt: skip
+TICKET_EVIDENCE = 3  # findings that go with a ticket
+Target = tuple[str, str, dict[str, Any]]
 
 
 def plan(incident: Incident, topology: Topology, settings: RecoverySettings) -> tuple[ActionRequest, ...]:
@@ -119,38 +27,47 @@ def plan(incident: Incident, topology: Topology, settings: RecoverySettings) -> 
         return ()
     requests: list[ActionRequest] = []
     left_out = 0
-    for step in POLICY[incident.cause]:
-        targets = tuple(_targets(step, incident, topology))
+    for step in PLAYBOOK.get(incident.cause, UNWRITTEN):
+        targets = tuple(_targets(step, incident, topology, settings))
         left_out = max(left_out, len(targets) - settings.targets_maximum)
-        for kind, target, parameters in targets[: settings.targets_maximum]:
-            requests.append(_request(step, incident, kind, target, parameters))
+        requests.extend(_request(step, incident, target) for target in targets[: settings.targets_maximum])
     if left_out > 0:
-        rest = _ticket(f"{left_out} more targets were left to people: too many to act on for one incident")
-        requests.append(_request(rest, incident, "cluster", topology.name, {}))
+        rest = ticket(f"{left_out} more targets were left to people: too many to act on for one incident")
+        requests.append(_request(rest, incident, ("cluster", topology.name, {})))
     return tuple(requests)
 
 
-def _request(
-    step: Step, incident: Incident, target_kind: str, target: str, parameters: dict[str, Any]
-) -> ActionRequest:
+def _request(step: Step, incident: Incident, place: Target) -> ActionRequest:
+    target_kind, target, parameters = place
     carried = {"target_kind": target_kind, "cause": incident.cause, **step.parameters, **parameters}
+    named = {one.get("detector") for one in incident.evidence if one.get("cause") == incident.cause}
+    if detectors := sorted(name for name in named if name):
+        carried["detectors"] = detectors
+    if step.within_seconds is not None:
+        carried["within_seconds"] = step.within_seconds
+    if step.settle_seconds is not None:
+        carried["settle_seconds"] = step.settle_seconds
+    if step.kind == "open_ticket":
+        carried["evidence"] = list(incident.evidence[:TICKET_EVIDENCE])
     if step.after is not None:
-        # What is done to a GPU waits for what was done to its node.
-        place = node_of(target) if step.after == "drain_node" else target
-        carried["after"] = action_id(incident.id, step.after, place)
+        # What is done to a GPU waits for what was done to its node, and the other way round.
+        before = node_of(target) if step.after == "drain_node" else target
+        if step.kind == "drain_node":
+            before = next(root for root in incident.roots if node_of(root) == target)
+        carried["after"] = action_id(incident.id, step.after, before)
     return ActionRequest(
         id=action_id(incident.id, step.kind, target), incident=incident.id, kind=step.kind, target=target,
         parameters=carried, requested_at=incident.detected_at, reason=step.reason,
     )  # fmt: skip
 
 
-def _targets(step: Step, incident: Incident, topology: Topology) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _targets(step: Step, incident: Incident, topology: Topology, settings: RecoverySettings) -> Iterator[Target]:
     """(kind of target, target, parameters of its own)."""
     match step.on:
         case "cluster":
             short = _short_nodes(incident, topology)
             if not step.if_short:
-                yield "cluster", topology.name, {"roots": list(incident.roots)}
+                yield "cluster", topology.name, {"roots": list(incident.roots), **_urgency(step, incident, settings)}
             elif short > 0:
                 yield "cluster", topology.name, {"nodes": short}
         case "nodes":
@@ -159,12 +76,55 @@ def _targets(step: Step, incident: Incident, topology: Topology) -> Iterator[tup
         case "ports":
             yield from (_port(root, topology) for root in incident.roots)
         case "root":
-            for root in incident.roots:
-                lost = set(topology.nodes_under(incident.root_kind, root)).difference(spares_of(topology))
-                yield incident.root_kind, root, {"count": len(lost)} if step.kind == "allocate_spare" else {}
+            yield from ((incident.root_kind, root, _own(step, root, incident, topology)) for root in incident.roots)
 
 
-def _port(link: str, topology: Topology) -> tuple[str, str, dict[str, Any]]:
+def _urgency(step: Step, incident: Incident, settings: RecoverySettings) -> dict[str, Any]:
+    if step.kind != "global_checkpoint" or incident.cause != "power_domain_lost":
+        return {}
+    return {"deadline_at": _at(incident.detected_at, settings.power_deadline_seconds)}
+
+
+def _own(step: Step, root: str, incident: Incident, topology: Topology) -> dict[str, Any]:
+    """What a step on this root needs to know beyond its kind."""
+    match step.kind:
+        case "allocate_spare":
+            lost = set(topology.nodes_under(incident.root_kind, root)).difference(spares_of(topology))
+            return {"count": len(lost)}
+        case "cap_power":
+            return {"nodes": list(topology.nodes_under(incident.root_kind, root))}
+        case "staged_shutdown":
+            return _shutdown(root, incident, topology)
+        case "raise_flow" if incident.root_kind == "gpu":
+            watts = _values(root, incident).get("power_watts")
+            needed = flow_liters_per_minute(watts) if isinstance(watts, int | float) else flow_liters_per_minute()
+            return {"flow_liters_per_minute": round(needed, 3)}
+    return {}
+
+
+def _shutdown(root: str, incident: Incident, topology: Topology) -> dict[str, Any]:
+    """Stages of whole nodes, and the last moment at which to begin so that the last one ends before the hardware."""
+    in_turn = stages(topology.gpus_under(incident.root_kind, root), 100, topology.gpus_per_node)
+    left = seconds_to_shutdown(_values(root, incident))
+    parameters: dict[str, Any] = {"stages": [list(stage) for stage in in_turn]}
+    if left is not None:
+        begin = max(0.0, left - STAGE_SECONDS * len(in_turn))
+        parameters["seconds_to_shutdown"] = round(left, 1)
+        parameters["deadline_at"] = _at(incident.detected_at, begin)
+    return parameters
+
+
+def _values(root: str, incident: Incident) -> dict[str, Any]:
+    """What was seen of the root itself."""
+    seen = (one.get("values") for one in incident.evidence if one.get("entity") == root)
+    return next((values for values in seen if isinstance(values, dict)), {})
+
+
+def _at(moment: datetime, seconds: float) -> str:
+    return (moment + timedelta(seconds=seconds)).isoformat()
+
+
+def _port(link: str, topology: Topology) -> Target:
     """An unknown link has no port; the guard will say so."""
     row = topology.link_rows.get(link)
     if row is None:

@@ -8,22 +8,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from pipelines.operations_holds import Holds
+from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.checks import Refusal
+from pipelines.recovery.escalation import escalations
 from pipelines.recovery.executors.contract import Executor
 from pipelines.recovery.facts import Facts
-from pipelines.recovery.guard import Decision, decide
-from pipelines.recovery.history import history_from
+from pipelines.recovery.guard import Decision, decide, mode_for
+from pipelines.recovery.history import History, history_from
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.policy import plan, spares_of
+from pipelines.recovery.returns import outstanding, returns
 from pipelines.recovery.settings import RecoverySettings
+from pipelines.recovery.spares import allocated, candidates, settle_pool
 from schemas.action import ActionRecord, ActionRequest
 from schemas.incident import Incident, State
 from schemas.topology import Topology, node_of
 
 INCIDENTS_AT_ONCE = 100  # bounds a transaction, and the number of parameters of a statement
 ACTIVE: tuple[State, ...] = ("suspect", "firing", "acknowledged", "mitigating")
+OVER: tuple[State, ...] = ("resolved",)
 TELEMETRY = ("telemetry_stale", "telemetry_frozen", "telemetry_implausible")
+OPEN = ("refused", "waiting_approval", "scheduled")  # no effect so far, and the case may change
 
 
 def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own thing
@@ -41,6 +48,7 @@ def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own t
     """
     ledger = Ledger(store)
     ledger.resolve(executors, settings, now)
+    ledger.close_open([one.id for one in incidents if one.state == "resolved"], now)
     records: list[ActionRecord] = []
     for begin in range(0, len(incidents), INCIDENTS_AT_ONCE):
         some = incidents[begin : begin + INCIDENTS_AT_ONCE]
@@ -48,7 +56,15 @@ def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own t
             ledger=ledger, topology=topology, settings=settings, executors=executors, now=now,
             lost=_lost_nodes(some, topology), blind=_blind(incidents),
         )  # fmt: skip
-        records.extend(_recover(some, work))
+        requests = [request for incident in some for request in plan(incident, topology, settings)]
+        taken = _carry_out(requests, work)
+        records.extend(taken)
+        records.extend(_carry_out(_escalations(taken, work), work))
+    work = _Work(
+        ledger=ledger, topology=topology, settings=settings, executors=executors, now=now, lost={},
+        blind=_blind(incidents),
+    )  # fmt: skip
+    records.extend(_carry_out(_returns(work), work))
     return tuple(records)
 
 
@@ -64,9 +80,12 @@ class _Work:
     lost: Mapping[str, frozenset[str]]
     blind: Mapping[str, Incident]
 
+    def history(self) -> History:
+        return history_from(self.ledger.history(self.settings, self.now), self.topology, self.settings, self.now)
 
-def _recover(incidents: Sequence[Incident], work: _Work) -> list[ActionRecord]:
-    requests = [request for incident in incidents for request in plan(incident, work.topology, work.settings)]
+
+def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> list[ActionRecord]:
+    """Where each request stands after as many rounds as its steps need."""
     if not requests:
         return []
     ids = [request.id for request in requests]
@@ -75,7 +94,8 @@ def _recover(incidents: Sequence[Incident], work: _Work) -> list[ActionRecord]:
         claimed, undecided = _decide_round(undecided, work)
         for request in claimed:
             outcome = work.executors[request.kind].apply(request)
-            work.ledger.finish(request.id, outcome, work.now)
+            record = work.ledger.finish(request.id, outcome, work.now)
+            settle_pool(work.ledger.store, work.topology, record, work.now)
     stands = work.ledger.known(ids)
     return [stands[identity] for identity in ids]
 
@@ -88,9 +108,9 @@ def _undecided(
 
     def is_open(request: ActionRequest) -> bool:
         record = known.get(request.id)
-        if record is None or request.id in retryable or record.outcome in ("refused", "waiting_approval"):
+        if record is None or request.id in retryable or record.outcome in OPEN:
             return True
-        return record.outcome in ("observed", "dry-run") and record.mode != work.settings.mode_of(request.kind)
+        return record.outcome in ("observed", "dry-run") and record.mode != mode_for(request, work.settings)
 
     return [request for request in requests if is_open(request)]
 
@@ -107,6 +127,8 @@ def _decide_round(requests: Sequence[ActionRequest], work: _Work) -> tuple[list[
                 waiting.append(request)
                 continue
             record = _settle(request, facts, known, work)
+            if record.why.startswith(Refusal.BREAKER_TRIPS):
+                facts = replace(facts, breaker=work.ledger.store.breaker())
             if record.outcome == "pending":
                 claimed.append(record.request)
                 facts = replace(facts, spares_available=_spares_available(work))
@@ -118,7 +140,7 @@ def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord]
     before = known.get(request.id)
     decision = decide(request, facts, work.settings)
     if decision.outcome == "pending" and request.kind == "allocate_spare":
-        request, decision = _with_spares(request, decision, work)
+        request, decision = _with_spares(request, decision, facts, work)
     if decision.trips_breaker:
         work.ledger.store.trip_breaker(decision.why, work.now)
     record = ActionRecord(request=request, mode=decision.mode, outcome=decision.outcome, why=decision.why, at=work.now)
@@ -137,17 +159,38 @@ def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord]
 def _facts(requests: Sequence[ActionRequest], work: _Work) -> tuple[Facts, dict[str, ActionRecord]]:
     store, ids = work.ledger.store, {request.id for request in requests}
     earlier = {str(request.parameters["after"]) for request in requests if "after" in request.parameters}
-    if any(request.kind == "allocate_spare" for request in requests):
+    if any(request.kind in ("allocate_spare", "drain_node") for request in requests):
         store.add_spares(spares_of(work.topology), work.now)
     known = work.ledger.known(ids | earlier)
     facts = Facts(
-        now=work.now, topology=work.topology,
-        history=history_from(work.ledger.history(work.settings, work.now), work.topology, work.settings, work.now),
+        now=work.now, topology=work.topology, history=work.history(),
         breaker=store.breaker(), degraded=_degraded(work), known=known,
         approvals=work.ledger.approvals(ids), spares_available=_spares_available(work),
+        held=frozenset(hold.target for hold in Holds(store).in_force(work.now)), jobs=Jobs(store).running(),
         executors=frozenset(work.executors),
     )  # fmt: skip
     return facts, known
+
+
+def _escalations(records: Sequence[ActionRecord], work: _Work) -> tuple[ActionRequest, ...]:
+    if all(record.outcome in ("done", "dry-run", "observed") for record in records):
+        return ()
+    retryable = work.ledger.retryable([record.request.id for record in records], work.settings.attempts_maximum)
+    return escalations(records, work.history(), work.settings, retryable)
+
+
+def _returns(work: _Work) -> tuple[ActionRequest, ...]:
+    """What was taken out and may come back by itself."""
+    taken = outstanding(work.ledger.taken_out(), work.settings)
+    if not taken:
+        return ()
+    store = work.ledger.store
+    known = store.incidents(ids={record.request.incident for record in taken}, states=OVER, limit=None)
+    incidents = {incident.id: incident for incident in known}  # what nobody stored is not known to be over
+    if not incidents:
+        return ()
+    active = store.incidents(states=ACTIVE, limit=None)
+    return returns(taken, incidents, active, work.ledger.taken_for(incidents), work.settings, work.now)
 
 
 def _blind(incidents: Iterable[Incident]) -> dict[str, Incident]:
@@ -179,25 +222,18 @@ def _lost_nodes(incidents: Iterable[Incident], topology: Topology) -> dict[str, 
     }
 
 
-def _with_spares(request: ActionRequest, decision: Decision, work: _Work) -> tuple[ActionRequest, Decision]:
-    """Take the spares from the pool together with the intent; the nearest first."""
-    count = int(request.parameters.get("count", 1))
-    nearest = [node for node in _nearest(request, work.topology) if node not in work.lost[request.incident]]
-    spares = work.ledger.store.allocate_spares(request.id, nearest, count, work.now)
-    if len(spares) < count:
-        why = f"{Refusal.NO_SPARE}: too few outside the failed domain"
+def _with_spares(
+    request: ActionRequest, decision: Decision, facts: Facts, work: _Work
+) -> tuple[ActionRequest, Decision]:
+    """Take the spares from the pool together with the intent; the nearest fit ones first."""
+    assert facts.history is not None
+    assert facts.held is not None
+    drained = facts.history.drained_nodes("enforce")
+    unfit = work.lost.get(request.incident, frozenset()) | drained | facts.history.lemons() | facts.held
+    spares = allocated(
+        work.ledger.store, request, candidates(work.ledger.store, request, work.topology, unfit), work.now
+    )
+    if not spares:
+        why = f"{Refusal.NO_SPARE}: too few that are fit and outside the failed domain"
         return request, Decision(decision.mode, "refused", why, Refusal.NO_SPARE)
     return replace(request, parameters={**request.parameters, "spares": list(spares)}), decision
-
-
-def _nearest(request: ActionRequest, topology: Topology) -> list[str]:
-    """Spares of the topology: first of the same superblock as what they replace, then of the same pod."""
-    kind, rows = str(request.parameters.get("target_kind")), topology.node_rows
-    replaced = topology.nodes_under(kind, request.target)
-    home = rows[replaced[0]] if replaced else {}
-
-    def distance(node: str) -> tuple[bool, bool, str]:
-        row = rows[node]
-        return row["superblock"] != home.get("superblock"), row["pod"] != home.get("pod"), node
-
-    return sorted(spares_of(topology), key=distance)

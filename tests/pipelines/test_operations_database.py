@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from pipelines.operations_database import StoreUnavailable
-from pipelines.operations_migrations import NewerStore, migrate
+from pipelines.operations_migrations import MIGRATIONS, NewerStore, migrate
 from pipelines.operations_store import OperationsStore
 from schemas.incident import Incident
 
@@ -94,22 +94,23 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 def test_an_older_database_is_migrated_step_by_step_and_keeps_its_rows(tmp_path: Path) -> None:
     store = OperationsStore.open(sqlite_url(tmp_path))
     store.upsert_incidents([made()], T0)
-    steps = (("alter table spares add column rack text",), ("alter table spares add column lemon text",))
+    steps = (*MIGRATIONS, ("alter table spares add column rack text",), ("alter table spares add column lemon text",))
     migrate(store.database, steps)
     migrate(store.database, steps)
     with store.reading() as connection:
         columns = {column["name"] for column in sa.inspect(connection).get_columns("spares")}
         version = connection.exec_driver_sql("select version from schema_version").scalar()
     assert {"rack", "lemon"} <= columns
-    assert version == 3
+    assert version == len(MIGRATIONS) + 3
     assert store.incidents() == (made(),)
     store.close()
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     store = OperationsStore.open(sqlite_url(tmp_path))
+    broken = ("alter table spares add column rack text", "alter table nothing add column x text")
     with pytest.raises(sa.exc.OperationalError):
-        migrate(store.database, (("alter table spares add column rack text", "alter table nothing add column x text"),))
+        migrate(store.database, (*MIGRATIONS, broken))
     with store.reading() as connection:
         columns = {column["name"] for column in sa.inspect(connection).get_columns("spares")}
     assert "rack" not in columns

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.operations_jobs import Roster
 from pipelines.operations_records import Breaker
 from pipelines.recovery.checks import Refusal
 from pipelines.recovery.facts import Approval, Facts
@@ -44,7 +45,8 @@ def facts(
 ) -> Facts:
     sound = Facts(
         now=now, topology=topology, history=history_from(past, topology, chosen, now), breaker=CLOSED,
-        degraded=frozenset(), known={}, approvals={}, spares_available=4, executors=KINDS,
+        degraded=frozenset(), known={}, approvals={}, spares_available=4, held=frozenset(), jobs={},
+        executors=KINDS,
     )  # fmt: skip
     return replace(sound, **changes)
 
@@ -62,7 +64,7 @@ def test_mode_can_be_set_for_one_kind_of_action(topology: Topology) -> None:
 
 
 @pytest.mark.parametrize(
-    "fact", ["topology", "history", "breaker", "degraded", "known", "approvals", "spares_available"]
+    "fact", ["topology", "history", "breaker", "degraded", "known", "approvals", "spares_available", "held", "jobs"]
 )
 def test_a_fact_that_could_not_be_found_out_is_a_refusal_that_names_it(topology: Topology, fact: str) -> None:
     decision = decide(ask("drain_node", "n00001"), replace(facts(topology), **{fact: None}), ENFORCE)
@@ -294,3 +296,110 @@ def test_no_sequence_of_requests_exceeds_a_budget(
             assert sum(int(link[1:]) // 16 == leaf for link in links) <= 2
         assert len({node for at, node in acted if at > now - timedelta(seconds=30)}) <= 32 * chosen.breaker_share
         assert all(times <= 2 for times in resets.values())
+
+
+# Who said so, until when, and what a person has in hand
+
+
+@pytest.mark.parametrize(
+    ("detectors", "mode"),
+    [
+        (["gpu.xid"], "enforce"),
+        (["gpu.straggler"], "observe"),
+        (["gpu.row_remap"], "dry-run"),
+        (["gpu.straggler", "gpu.row_remap"], "dry-run"),  # the most trusted of those that say the same
+        ([], "enforce"),
+    ],
+)
+def test_a_detector_is_trusted_no_further_than_settings_say(detectors: list[str], mode: str) -> None:
+    names = {"gpu.straggler": "observe", "gpu.row_remap": "dry-run"}
+    chosen = RecoverySettings(mode="enforce", modes={"reboot_node": "dry-run"})
+    tuned = chosen.model_copy(update={"detector_modes": names})
+    assert tuned.mode_of("drain_node", detectors) == mode
+    assert tuned.mode_of("reboot_node", detectors) in ("dry-run", mode)  # never more than the kind's own
+
+
+def test_a_mode_for_a_detector_that_does_not_exist_is_refused_at_load() -> None:
+    with pytest.raises(ValueError, match=r"no detector 'gpu\.xidd'"):
+        RecoverySettings(detector_modes={"gpu.xidd": "observe"})
+
+
+URGENT = {"cause": "coolant_pump_failure", "deadline_at": later(15).isoformat()}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cause", "said", "outcome"),
+    [
+        (14.9, "coolant_pump_failure", [], "waiting_approval"),
+        (15, "coolant_pump_failure", [], "pending"),
+        (15, "power_domain_lost", ["ann"], "pending"),
+        (15, "coolant_leak", [], "waiting_approval"),  # no other cause has a deadline that outweighs people
+        (15, "coolant_pump_failure", ["ann", "!bob"], "rejected"),  # an objection outweighs the deadline
+    ],
+)
+def test_two_people_or_the_deadline_of_a_pump_or_power_incident(
+    topology: Topology, seconds: float, cause: str, said: list[str], outcome: str
+) -> None:
+    chosen = RecoverySettings(mode="enforce", breaker_share=1.0)
+    request = ask("staged_shutdown", "cdu-0", "cdu", **{**URGENT, "cause": cause})
+    people = tuple(approval(name.strip("!"), "rejected" if "!" in name else "approved") for name in said)
+    given_facts = facts(topology, approvals={request.id: people}, now=later(seconds))
+    assert decide(request, given_facts, chosen).outcome == outcome
+
+
+def test_a_deadline_does_not_overrule_mode_breaker_or_telemetry(topology: Topology) -> None:
+    request = ask("staged_shutdown", "cdu-0", "cdu", **URGENT)
+    chosen = RecoverySettings(mode="enforce", breaker_share=1.0)
+    assert decide(request, facts(topology, now=later(20)), RecoverySettings()).outcome == "dry-run"
+    assert decide(request, facts(topology, now=later(20), breaker=TRIPPED), chosen).outcome == "refused"
+    blind = facts(topology, now=later(20), degraded=frozenset({"cdu-0"}))
+    assert decide(request, blind, chosen).refusal is Refusal.TELEMETRY_DEGRADED
+
+
+def test_a_step_that_gives_the_one_before_time_is_scheduled_and_then_done(topology: Topology) -> None:
+    flow = ask("raise_flow", "n00001/0", "gpu")
+    drain = ask("drain_node", "n00001", after=flow.id, settle_seconds=60)
+    known = {flow.id: done(flow, later(1))}
+    outcomes = [decide(drain, facts(topology, known=known, now=later(at)), ENFORCE).outcome for at in (1, 60, 61)]
+    assert outcomes == ["scheduled", "scheduled", "pending"]
+
+
+@pytest.mark.parametrize("held", ["n00001", "pdu-0", "cdu-0", "sb-0", "pod-0"])
+def test_what_a_person_has_in_hand_is_left_alone_with_all_that_is_in_it(topology: Topology, held: str) -> None:
+    given_facts = facts(topology, held=frozenset({held}), executors=KINDS | {"return_to_service", "open_ticket"})
+    for kind, target, target_kind, extra in (
+        ("drain_node", "n00001", "node", {}), ("reset_gpu", "n00001/3", "gpu", {}),
+        ("isolate_port", "leaf-0:2", "port", {"cable": "c00001"}), ("return_to_service", "n00001", "node", {}),
+    ):  # fmt: skip
+        assert decide(ask(kind, target, target_kind, **extra), given_facts, ENFORCE).refusal is Refusal.HELD_BY_PERSON
+    assert decide(ask("open_ticket", "n00001"), given_facts, ENFORCE).outcome == "pending"
+    elsewhere = facts(topology, held=frozenset({"n00002", "pdu-3", "cdu-1"}))
+    assert decide(ask("drain_node", "n00001"), elsewhere, ENFORCE).outcome == "pending"
+
+
+def test_no_drain_takes_a_job_below_its_minimum_and_a_spare_that_stands_in_counts(topology: Topology) -> None:
+    job = Roster("train", frozenset(f"n{i:05}" for i in range(8)))
+    chosen = ENFORCE.model_copy(update={"job_nodes_minimum": {"train": 7}})
+    first, second = ask("drain_node", "n00000"), ask("drain_node", "n00001")
+    outside = ask("drain_node", "n00009")
+    one_out = facts(topology, done(first), jobs={"train": job})
+    assert decide(second, one_out, chosen).refusal is Refusal.JOB_MINIMUM
+    assert decide(outside, one_out, chosen).outcome == "pending"
+    spare = ask("allocate_spare", "n00000", spares=["n00007"])
+    replaced = facts(topology, done(first), done(spare), jobs={"train": job})
+    assert decide(second, replaced, chosen).outcome == "pending"
+    # Without a number of its own: three quarters of what it began with.
+    assert (
+        decide(
+            ask("drain_node", "n00002"), facts(topology, done(first), done(second), jobs={"train": job}), ENFORCE
+        ).refusal
+        is Refusal.JOB_MINIMUM
+    )
+
+
+def test_a_reboot_of_the_node_counts_as_a_reset_of_its_gpus(topology: Topology) -> None:
+    past = (done(ask("reboot_node", "n00001"), T0), done(ask("reset_gpu", "n00001/3", "gpu"), later(3600)))
+    third = ask("reset_gpu", "n00001/3", "gpu", at=later(7200))
+    assert decide(third, facts(topology, *past, now=later(7200)), ENFORCE).refusal is Refusal.RESETS_USED_UP
+    other = ask("reset_gpu", "n00001/4", "gpu", at=later(7200))
+    assert decide(other, facts(topology, *past, now=later(7200)), ENFORCE).refusal is None

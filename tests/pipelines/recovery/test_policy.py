@@ -4,7 +4,8 @@ from typing import get_args
 
 import pytest
 
-from pipelines.recovery.policy import POLICY, plan
+from pipelines.recovery.playbook import PLAYBOOK
+from pipelines.recovery.policy import plan
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionKind
 from schemas.causes import CAUSES
@@ -16,12 +17,12 @@ Make = Callable[..., Incident]
 
 
 def test_every_cause_has_its_steps() -> None:
-    assert set(POLICY) == {cause.name for cause in CAUSES}
-    assert all(POLICY.values())
+    assert set(PLAYBOOK) == {cause.name for cause in CAUSES}
+    assert all(PLAYBOOK.values())
 
 
 def test_every_step_is_of_a_known_kind_and_waits_only_for_an_earlier_one() -> None:
-    for steps in POLICY.values():
+    for steps in PLAYBOOK.values():
         kinds = [step.kind for step in steps]
         assert set(kinds) <= set(get_args(ActionKind))
         assert all(step.after is None or step.after in kinds[:at] for at, step in enumerate(steps))
@@ -32,13 +33,13 @@ def test_every_step_is_of_a_known_kind_and_waits_only_for_an_earlier_one() -> No
     [
         (
             "gpu_fallen_off_bus", "gpu", "n00002/5",
-            [("drain_node", "n00002"), ("allocate_spare", "n00002"), ("restore_shard", "n00002"),
-             ("resume", "n00002"), ("reboot_node", "n00002")],
+            [("drain_node", "n00002"), ("pause_stage", "n00002"), ("allocate_spare", "n00002"),
+             ("restore_shard", "n00002"), ("resume", "n00002"), ("reboot_node", "n00002")],
         ),
         (
             "gpu_memory", "gpu", "n00002/5",
-            [("drain_node", "n00002"), ("allocate_spare", "n00002"), ("restore_shard", "n00002"),
-             ("resume", "n00002"), ("rma", "n00002/5")],
+            [("drain_node", "n00002"), ("pause_stage", "n00002"), ("allocate_spare", "n00002"),
+             ("restore_shard", "n00002"), ("resume", "n00002"), ("rma", "n00002/5")],
         ),
         (
             "coolant_pump_failure", "cdu", "cdu-1",
@@ -68,6 +69,10 @@ def test_a_lost_power_domain_gets_one_checkpoint_spares_per_domain_and_reclaims_
         ("allocate_spare", "pdu-0"),
         ("allocate_spare", "pdu-1"),
         ("reclaim_gpus", "test"),
+        ("restore_shard", "pdu-0"),
+        ("restore_shard", "pdu-1"),
+        ("resume", "pdu-0"),
+        ("resume", "pdu-1"),
         ("open_ticket", "pdu-0"),
         ("open_ticket", "pdu-1"),
     ]
@@ -104,7 +109,7 @@ def test_a_reset_waits_for_the_drain_of_its_node(topology: Topology, incident: M
 def test_requests_are_bounded_and_the_rest_is_left_to_people_aloud(topology: Topology, incident: Make) -> None:
     nodes = [f"n{i:05}" for i in range(32)]
     requests = plan(incident("node_lost", "node", *nodes), topology, RecoverySettings(targets_maximum=3))
-    assert len(requests) == 3 * len(POLICY["node_lost"]) + 1
+    assert len(requests) == 3 * len(PLAYBOOK["node_lost"]) + 1
     assert (requests[-1].kind, requests[-1].reason[:2]) == ("open_ticket", "29")
 
 

@@ -65,8 +65,8 @@ def test_a_dry_run_touches_nothing_and_says_what_it_would_do(
     lost = incident("gpu_fallen_off_bus", "gpu", "n00001/3")
     records = recover([lost], topology, store, RecoverySettings(), everything(plant), T0)
     assert outcomes(records) == [
-        ("drain_node", "dry-run"), ("allocate_spare", "dry-run"), ("restore_shard", "dry-run"), ("resume", "dry-run"),
-        ("reboot_node", "dry-run"),
+        ("drain_node", "dry-run"), ("pause_stage", "dry-run"), ("allocate_spare", "dry-run"),
+        ("restore_shard", "dry-run"), ("resume", "dry-run"), ("reboot_node", "dry-run"),
     ]  # fmt: skip
     assert plant.effects == []
     assert all(spare.state == "available" for spare in store.spares())
@@ -77,7 +77,7 @@ def test_enforced_steps_happen_once_and_in_order(store: OperationsStore, topolog
     for seconds in (0, 1, 2000):
         records = recover([lost], topology, store, ENFORCE, everything(plant), later(seconds))
         assert {outcome for _, outcome in outcomes(records)} == {"done"}
-    assert plant.kinds == ["drain_node", "allocate_spare", "restore_shard", "resume", "reboot_node"]
+    assert plant.kinds == ["drain_node", "pause_stage", "allocate_spare", "restore_shard", "resume", "reboot_node"]
 
 
 def test_the_nearest_spare_is_taken_outside_the_failed_domain(
@@ -87,7 +87,7 @@ def test_the_nearest_spare_is_taken_outside_the_failed_domain(
     small = RecoverySettings(mode="enforce", approvals={})
     lost = incident("node_lost", "node", "n00007")
     records = recover([lost], topology, store, small, everything(Plant()), T0)
-    assert records[1].request.parameters["spares"] == ["n00015"]
+    assert records[2].request.parameters["spares"] == ["n00015"]
 
 
 def test_what_follows_a_failed_step_is_refused(store: OperationsStore, topology: Topology, incident: Make) -> None:
@@ -95,8 +95,10 @@ def test_what_follows_a_failed_step_is_refused(store: OperationsStore, topology:
     lost = incident("gpu_fallen_off_bus", "gpu", "n00001/3")
     records = recover([lost], topology, store, ENFORCE, everything(plant), T0)
     assert outcomes(records)[0] == ("drain_node", "failed")
-    assert {outcome for _, outcome in outcomes(records)[1:]} == {"refused"}
-    assert plant.kinds == ["drain_node"]
+    assert {outcome for _, outcome in outcomes(records)[1:-1]} == {"refused"}
+    assert outcomes(records)[-1] == ("open_ticket", "done")  # and a person is told
+    assert "scheduler said no" in records[-1].request.reason
+    assert plant.kinds == ["drain_node", "open_ticket"]
     assert records[0].why == "scheduler said no"
 
 

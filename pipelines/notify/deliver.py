@@ -1,0 +1,100 @@
+"""Telling people: what has changed since a receiver was last told, read from the operations store alone.
+
+So it runs beside the loop that judges telemetry and never holds it up; a receiver that is away is told later; a
+restart tells nothing twice. Silences keep quiet what has not been told yet; an end is told to whoever knows the begin.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import blake2s
+
+import sqlalchemy as sa
+
+from pipelines.notify.page import page_of
+from pipelines.notify.receivers import Receiver
+from pipelines.notify.settings import NotifySettings
+from pipelines.operations_store import OperationsStore, insert_into
+from pipelines.operations_tables import DELIVERIES
+from pipelines.recovery.ledger import Ledger
+from schemas.action import ActionRecord
+from schemas.incident import Incident
+
+TOLD_STATES = ("firing", "acknowledged", "mitigating", "resolved")
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """told: how many pages were taken. troubles: "receiver: why not", at most one a receiver."""
+
+    told: int
+    troubles: tuple[str, ...]
+
+
+def deliver(
+    store: OperationsStore, receivers: Sequence[Receiver], settings: NotifySettings, now: datetime
+) -> Delivered:
+    """One round. now: wall-clock time. Raises StoreUnavailable."""
+    told, troubles = 0, list[str]()
+    since = now - timedelta(seconds=settings.old_seconds)
+    ledger = Ledger(store)
+    fresh = store.incidents(since=since, limit=None)
+    for receiver in receivers:
+        known = _known(store, receiver.name)
+        lasting = {name for name, (_, _, over) in known.items() if not over} - {one.id for one in fresh}
+        for incident in (*fresh, *(store.incident(name) for name in sorted(lasting))):
+            records = ledger.actions(incident=incident.id, limit=None)
+            said = fingerprint(incident, records)
+            if not _is_due(incident, said, known.get(incident.id), receiver, store, settings, now):
+                continue
+            trouble = receiver.tell(page_of(incident, tuple(reversed(records)), settings.runbooks), now)
+            if trouble is not None:
+                troubles.append(f"{receiver.name}: {trouble}")
+                break  # the next round tries again; the rest would meet the same
+            _remember(store, receiver.name, incident, said, now)
+            told += 1
+    return Delivered(told, tuple(troubles))
+
+
+def fingerprint(incident: Incident, records: Sequence[ActionRecord]) -> str:
+    """What must change for a receiver to be told again: not evidence, not a dry run, but what a person would act on."""
+    asked = sorted(one.request.id for one in records if one.outcome in ("waiting_approval", "failed"))
+    over = incident.state == "resolved"
+    parts = (incident.cause, incident.severity, incident.roots, len(incident.members), over, asked)
+    return blake2s(repr(parts).encode(), digest_size=8).hexdigest()
+
+
+def _is_due(  # noqa: PLR0913, PLR0917 - one question about one incident, one receiver and one moment
+    incident: Incident,
+    said: str,
+    known: tuple[str, datetime, bool] | None,
+    receiver: Receiver,
+    store: OperationsStore,
+    settings: NotifySettings,
+    now: datetime,
+) -> bool:
+    if incident.state not in TOLD_STATES or incident.severity not in settings.severities:
+        return False
+    over = incident.state == "resolved"
+    if known is None:
+        silenced = any(silence.mutes(incident) for silence in store.silences(now))
+        return not over and not silenced
+    if known[2] and over:
+        return False
+    resend = receiver.resends and not over and now - known[1] >= timedelta(seconds=settings.resend_seconds)
+    return known[0] != said or resend
+
+
+def _known(store: OperationsStore, receiver: str) -> dict[str, tuple[str, datetime, bool]]:
+    row = DELIVERIES.c
+    wanted = sa.select(row.incident, row.said, row.at, row.over).where(row.receiver == receiver)
+    with store.reading() as connection:
+        return {incident: (said, at, over) for incident, said, at, over in connection.execute(wanted)}
+
+
+def _remember(store: OperationsStore, receiver: str, incident: Incident, said: str, now: datetime) -> None:
+    row = {"receiver": receiver, "incident": incident.id, "said": said, "at": now, "over": incident.state == "resolved"}
+    with store.writing() as connection:
+        insert = insert_into(connection, DELIVERIES).values(**row)
+        changed = {name: insert.excluded[name] for name in ("said", "at", "over")}
+        connection.execute(insert.on_conflict_do_update(index_elements=["receiver", "incident"], set_=changed))

@@ -1,0 +1,101 @@
+"""What follows when a step of recovery did not work: never silence. Pure.
+
+Resets used up: field diagnostics, and after those RMA. No spare: the stage goes on without the node. A step that
+failed, or missed its deadline: a ticket that says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from pipelines.recovery.checks import Refusal
+from pipelines.recovery.history import History
+from pipelines.recovery.phases import deadline_at
+from pipelines.recovery.settings import RecoverySettings
+from schemas.action import ActionKind, ActionRecord, ActionRequest, action_id
+
+STUCK = ("refused", "waiting_approval", "pending")
+
+
+def escalations(
+    records: Sequence[ActionRecord], history: History, settings: RecoverySettings, retryable: frozenset[str]
+) -> tuple[ActionRequest, ...]:
+    """Requests for what stands in the records, one each at most; the same records give the same ids.
+
+    retryable: actions that failed without effect and will be tried again by themselves.
+    """
+    by_id = {record.request.id: record for record in records}
+    found: dict[str, ActionRequest] = {}
+    for record in records:
+        follow = _follow(record, by_id, history, settings, retryable)
+        if follow is not None:
+            found.setdefault(follow.id, follow)
+    return tuple(found.values())
+
+
+def _follow(
+    record: ActionRecord,
+    by_id: Mapping[str, ActionRecord],
+    history: History,
+    settings: RecoverySettings,
+    retryable: frozenset[str],
+) -> ActionRequest | None:
+    request = record.request
+    if request.kind == "open_ticket":
+        return None
+    if record.outcome == "refused" and _refusal(record) == Refusal.RESETS_USED_UP:
+        since = history.now - timedelta(days=settings.resets_window_days)
+        mode = settings.mode_of(request.kind)
+        diagnosed = history.diagnosed_since(request.target, since, mode)
+        kind: ActionKind = "rma" if diagnosed else "field_diagnostics"
+        return _instead(record, kind, f"{settings.resets_maximum} resets did not help")
+    if record.outcome == "refused" and _refusal(record) == Refusal.NO_SPARE and request.kind == "allocate_spare":
+        paused = by_id.get(str(request.parameters.get("after")))
+        stands = paused is not None and paused.request.kind == "pause_stage" and paused.outcome in ("done", "dry-run")
+        return _without(record, paused) if stands and paused is not None else None
+    return _complaint(record, by_id, history.now, retryable)
+
+
+def _complaint(
+    record: ActionRecord, by_id: Mapping[str, ActionRecord], now: datetime, retryable: frozenset[str]
+) -> ActionRequest | None:
+    what = f"{record.request.kind} of {record.request.target}"
+    if record.outcome == "failed" and record.request.id not in retryable:
+        return _ticket(record, f"{what} failed: {record.why}")
+    deadline = deadline_at(record, by_id)
+    if record.mode == "enforce" and record.outcome in STUCK and deadline is not None and deadline < now:
+        return _ticket(record, f"{what} is late ({record.outcome}): {record.why}")
+    return None
+
+
+def _refusal(record: ActionRecord) -> str:
+    return record.why.partition(":")[0]
+
+
+def _instead(record: ActionRecord, kind: ActionKind, reason: str) -> ActionRequest:
+    """The next rung on the same place, behind the same earlier step."""
+    request = record.request
+    return replace(request, id=action_id(request.incident, kind, request.target), kind=kind, reason=reason)
+
+
+def _without(record: ActionRecord, paused: ActionRecord) -> ActionRequest:
+    """No spare is left: better a smaller job than one that stands still. A spare that comes later is still taken."""
+    request = record.request
+    carried = {**request.parameters, "after": paused.request.id, "without": request.target}
+    return replace(
+        request, id=action_id(f"{request.incident}/without", "resume", request.target), kind="resume",
+        reason="no spare: go on without the node",
+        parameters={**carried, "partial_gradient_skipping": True},
+    )  # fmt: skip
+
+
+def _ticket(record: ActionRecord, text: str) -> ActionRequest:
+    request = record.request
+    carried = {
+        "target_kind": request.parameters.get("target_kind"), "cause": request.parameters.get("cause"),
+        "about": request.id, "escalates": True,
+    }  # fmt: skip
+    return ActionRequest(
+        id=action_id(f"{request.incident}/{request.id}", "open_ticket", request.target), incident=request.incident,
+        kind="open_ticket", target=request.target, parameters=carried, requested_at=record.at, reason=text,
+    )  # fmt: skip

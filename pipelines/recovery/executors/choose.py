@@ -1,0 +1,76 @@
+"""From settings to executors, one per kind of action. What is not used is not imported."""
+
+from collections.abc import Callable, Mapping
+from typing import get_args
+
+from pipelines.recovery.executors.contract import Executor
+from pipelines.recovery.executors.log import LogExecutor
+from pipelines.recovery.executors.settings import Who, secret
+from pipelines.settings import Settings, SettingsError
+from schemas.action import ActionKind
+
+
+def executors_from(settings: Settings) -> Mapping[str, Executor]:
+    """Raises SettingsError when an executor lacks what it needs."""
+    makers: Mapping[Who, Callable[[Settings], Executor]] = {
+        "log": lambda chosen: LogExecutor(chosen.store.actions),
+        "slurm": _slurm, "webhook": _webhook, "kafka": _kafka, "redfish": _redfish,
+    }  # fmt: skip
+    by_kind = settings.executors.by_kind
+    made = {who: makers[who](settings) for who in {"log", *by_kind.values()}}
+    return {kind: made[by_kind.get(kind, "log")] for kind in get_args(ActionKind)}
+
+
+def _slurm(settings: Settings) -> Executor:
+    from pipelines.recovery.executors import slurm  # noqa: PLC0415 - only where it is used
+
+    unable = sorted(
+        kind for kind, who in settings.executors.by_kind.items() if who == "slurm" and kind not in slurm.KINDS
+    )
+    if unable:
+        raise SettingsError(f"executors.by_kind.{unable[0]}: slurm does {', '.join(slurm.KINDS)}")
+    chosen = settings.executors.slurm
+    return slurm.SlurmExecutor(scontrol=chosen.scontrol, timeout_seconds=chosen.timeout_seconds)
+
+
+def _webhook(settings: Settings) -> Executor:
+    from pipelines.recovery.executors.webhook import WebhookExecutor  # noqa: PLC0415 - only where it is used
+    from pipelines.signed_post import SignedPost  # noqa: PLC0415 - only where it is used
+
+    chosen = settings.executors.webhook
+    if not chosen.url:
+        raise SettingsError("executors.webhook.url: an address is needed, as actions go to the webhook")
+    key = _secret(lambda: secret(chosen.secret_file, "HOTSPARE_WEBHOOK_SECRET"))
+    post = SignedPost(
+        url=chosen.url, secret=key.encode(), timeout_seconds=chosen.timeout_seconds, tries=chosen.tries,
+        ca_file=chosen.ca_file,
+    )  # fmt: skip
+    return WebhookExecutor(post)
+
+
+def _kafka(settings: Settings) -> Executor:
+    from pipelines.recovery.executors.kafka import KafkaExecutor  # noqa: PLC0415 - only where it is used
+
+    return KafkaExecutor(settings.kafka, settings.executors.kafka.topic)
+
+
+def _redfish(settings: Settings) -> Executor:
+    from pipelines.recovery.executors import redfish  # noqa: PLC0415 - only where it is used
+
+    wanted = (kind for kind, who in settings.executors.by_kind.items() if who == "redfish")
+    unable = sorted(kind for kind in wanted if kind not in redfish.KINDS)
+    if unable:
+        raise SettingsError(f"executors.by_kind.{unable[0]}: redfish does {', '.join(redfish.KINDS)}")
+    chosen = settings.executors.redfish
+    password = _secret(lambda: secret(chosen.password_file, "HOTSPARE_REDFISH_PASSWORD"))
+    return redfish.RedfishExecutor(
+        address=chosen.address, username=chosen.username, password=password, watts_limit=chosen.watts_limit,
+        timeout_seconds=chosen.timeout_seconds, ca_file=chosen.ca_file,
+    )  # fmt: skip
+
+
+def _secret(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except OSError as error:
+        raise SettingsError(f"{error.filename}: {error.strerror}") from None

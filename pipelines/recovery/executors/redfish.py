@@ -1,0 +1,98 @@
+"""Redfish: caps a node's power and shuts nodes down, through their management controllers.
+
+A request for a whole loop or power domain is carried out node by node; what was reached and what was not is said.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from pipelines.recovery.executors.contract import ActionOutcome
+from pipelines.recovery.executors.names import plain
+from schemas.action import ActionRequest
+from schemas.topology import node_of
+
+KINDS = ("cap_power", "staged_shutdown")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedfishExecutor:
+    """address: of a node's controller, with {node} in it. watts_limit: of a whole node without a cap.
+    stage_seconds: between two stages of a shutdown.
+    """
+
+    address: str
+    username: str
+    password: str = field(repr=False)
+    watts_limit: float = 10200.0
+    timeout_seconds: float = 10.0
+    stage_seconds: float = 2.0
+    ca_file: str | None = None
+    sleep: Callable[[float], None] = time.sleep
+
+    def apply(self, request: ActionRequest) -> ActionOutcome:
+        match request.kind:
+            case "cap_power":
+                watts = round(self.watts_limit * float(request.parameters.get("share_of_limit", 0.7)))
+                return self._over([_nodes(request)], lambda client, node: self._cap(client, node, watts))
+            case "staged_shutdown":
+                stages = [
+                    list(dict.fromkeys(node_of(gpu) for gpu in stage)) for stage in request.parameters.get("stages", ())
+                ]
+                return self._over(stages, self._shut_down)
+        return ActionOutcome(done=False, detail=f"Redfish does not do {request.kind}")
+
+    def outcome_of(self, request_id: str) -> ActionOutcome | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def _over(self, stages: Sequence[Sequence[str]], act: "Callable[[httpx.Client, str], str | None]") -> ActionOutcome:
+        """Stage by stage; a stage in which a node could not be shut down or capped is the last."""
+        reached, troubles = 0, list[str]()
+        wrong = [node for stage in stages for node in stage if plain(node) is None]
+        if wrong or not any(stages):
+            return ActionOutcome(done=False, detail=f"{wrong[0]!r} is no host name" if wrong else "no nodes to act on")
+        verify: bool | str = self.ca_file or True
+        login = httpx.BasicAuth(self.username, self.password)
+        with httpx.Client(auth=login, timeout=self.timeout_seconds, verify=verify) as client:
+            for number, stage in enumerate(stages):
+                if number:
+                    self.sleep(self.stage_seconds)
+                for node in stage:
+                    trouble = act(client, node)
+                    reached += trouble is None
+                    troubles += [] if trouble is None else [trouble]
+                if troubles:
+                    break
+        if not troubles:
+            return ActionOutcome(done=True, detail=f"{reached} nodes")
+        total = sum(map(len, stages))
+        return ActionOutcome(done=False, detail=f"{reached} of {total} nodes; {troubles[0]}")
+
+    def _cap(self, client: httpx.Client, node: str, watts: int) -> str | None:
+        body = {"PowerControl": [{"PowerLimit": {"LimitInWatts": watts}}]}
+        return self._send(client, "PATCH", f"{self._at(node)}/redfish/v1/Chassis/1/Power", body)
+
+    def _shut_down(self, client: httpx.Client, node: str) -> str | None:
+        url = f"{self._at(node)}/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
+        return self._send(client, "POST", url, {"ResetType": "GracefulShutdown"})
+
+    def _at(self, node: str) -> str:
+        return self.address.replace("{node}", node).rstrip("/")
+
+    @staticmethod
+    def _send(client: httpx.Client, method: str, url: str, body: dict[str, Any]) -> str | None:
+        """None when it was taken, else what went wrong."""
+        try:
+            answer = client.request(method, url, json=body)
+        except httpx.HTTPError as error:
+            return f"{url}: {type(error).__name__}: {error}"
+        return None if answer.is_success else f"{url}: {answer.status_code}"
+
+
+def _nodes(request: ActionRequest) -> list[str]:
+    if request.parameters.get("target_kind") in ("node", "gpu"):
+        return [node_of(request.target)]
+    return [str(node) for node in request.parameters.get("nodes", ())]

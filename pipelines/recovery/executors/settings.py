@@ -1,0 +1,60 @@
+"""Who carries out which kind of action. Secrets come from files or the environment, never from the settings."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.action import ActionKind
+
+Who = Literal["log", "slurm", "webhook", "kafka", "redfish"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def secret(file: Path | None, variable: str) -> str:
+    """From the file, else from the environment; empty when there is neither. Raises OSError."""
+    return file.read_text().strip() if file is not None else os.environ.get(variable, "")
+
+
+class SlurmSettings(_Section):
+    scontrol: str = "scontrol"
+    timeout_seconds: float = Field(default=10.0, gt=0, le=600)
+
+
+class WebhookSettings(_Section):
+    """secret_file: else HOTSPARE_WEBHOOK_SECRET; without either, requests are not signed."""
+
+    url: str = Field(default="", pattern=r"^(https?://\S+)?$")
+    secret_file: Path | None = None
+    timeout_seconds: float = Field(default=5.0, gt=0, le=600)
+    tries: int = Field(default=3, ge=1, le=10)
+    ca_file: str | None = None
+
+
+class TopicSettings(_Section):
+    topic: str = "hotspare.actions"
+
+
+class RedfishSettings(_Section):
+    """address: of a node's management controller, with {node} in it. password_file: else HOTSPARE_REDFISH_PASSWORD."""
+
+    address: str = "https://{node}-bmc"
+    username: str = ""
+    password_file: Path | None = None
+    watts_limit: float = Field(default=10200.0, gt=0)
+    timeout_seconds: float = Field(default=10.0, gt=0, le=600)
+    ca_file: str | None = None
+
+
+class ExecutorSettings(_Section):
+    """Section `executors`. by_kind: kind of action -> who; the others are written to the action log."""
+
+    by_kind: dict[ActionKind, Who] = Field(default_factory=dict)
+    slurm: SlurmSettings = SlurmSettings()
+    webhook: WebhookSettings = WebhookSettings()
+    kafka: TopicSettings = TopicSettings()
+    redfish: RedfishSettings = RedfishSettings()

@@ -1,0 +1,179 @@
+"""Recoveries as timelines: which action at which second after detection, and the timers that the incident shows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+import pytest
+
+from pipelines.cli.session import replayed
+from pipelines.operations_store import OperationsStore
+from pipelines.recovery.executors.contract import ActionOutcome
+from pipelines.recovery.heat import flow_liters_per_minute, seconds_to_shutdown, stages
+from pipelines.recovery.ledger import Ledger
+from pipelines.recovery.phases import phases
+from pipelines.recovery.recover import recover
+from pipelines.recovery.settings import RecoverySettings
+from pipelines.settings import Settings
+from pipelines.sources.choose import scenario_source
+from replay.scenario import load_scenario
+from replay.simulate import topology_of
+from schemas.action import ActionKind, ActionRequest
+from schemas.incident import Incident
+from schemas.topology import Topology
+
+Make = Callable[..., Incident]
+ENFORCE = RecoverySettings(mode="enforce")
+T0 = datetime(2026, 3, 1, 12, 0, 2, tzinfo=UTC)  # when the incidents of conftest are detected
+
+
+@dataclass(frozen=True)
+class At:
+    seconds: float
+    kind: str
+
+    def holds(self, at: float) -> bool:
+        return at == self.seconds
+
+
+@dataclass(frozen=True)
+class Between:
+    begin: float
+    end: float
+    kind: str
+
+    def holds(self, at: float) -> bool:
+        return self.begin <= at <= self.end
+
+
+@dataclass
+class Clocked:
+    """Carries out everything at the second that is being played."""
+
+    second: int = 0
+    told: list[tuple[int, str]] = field(default_factory=list)
+
+    def apply(self, request: ActionRequest) -> ActionOutcome:
+        self.told.append((self.second, request.kind))
+        return ActionOutcome(done=True)
+
+    def outcome_of(self, request_id: str) -> None:
+        return None
+
+
+def play(
+    one: Incident, topology: Topology, store: OperationsStore, until: int, *, over_at: int | None = None
+) -> list[tuple[int, str]]:
+    """Second by second from detection; from over_at on the incident is resolved."""
+    plant = Clocked()
+    for second in range(until + 1):
+        plant.second, now = second, one.detected_at + timedelta(seconds=second)
+        over = over_at is not None and second >= over_at
+        stands = (
+            replace(one, state="resolved", ends_at=one.detected_at + timedelta(seconds=over_at or 0)) if over else one
+        )
+        recover([stands], topology, store, ENFORCE, dict.fromkeys(get_args(ActionKind), plant), now)
+    return plant.told
+
+
+def expect(told: Sequence[tuple[int, str]], *wanted: At | Between) -> None:
+    """Every action told is wanted, in this order, and at its time."""
+    assert [kind for _, kind in told] == [one.kind for one in wanted]
+    assert [(at, one) for (at, _), one in zip(told, wanted, strict=True) if not one.holds(at)] == []
+
+
+def test_a_dead_gpu_is_replaced_within_eight_seconds(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    lost = incident("gpu_fallen_off_bus", "gpu", "n00001/3")
+    told = play(lost, topology, store, 8)
+    expect(
+        told, At(0, "drain_node"), At(0, "pause_stage"), At(0, "allocate_spare"), At(0, "restore_shard"),
+        At(0, "resume"), At(0, "reboot_node"),
+    )  # fmt: skip
+    timers = phases(Ledger(store).actions(limit=None)[::-1], T0)
+    bound = sum(
+        (one.deadline_at - one.begins_at).total_seconds() for one in timers if one.deadline_at and one.begins_at
+    )
+    assert bound == 8
+    assert not any(one.late for one in timers)
+
+
+def test_a_throttling_gpu_gets_flow_then_less_power_then_is_drained(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    hot = incident("gpu_thermal_throttle", "gpu", "n00001/3")
+    expect(
+        play(hot, topology, store, 90),
+        At(0, "raise_flow"), At(0, "open_ticket"), At(20, "cap_power"), At(80, "drain_node"),
+    )  # fmt: skip
+
+
+def test_a_gpu_that_flow_has_cooled_is_neither_capped_nor_drained(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    hot = incident("gpu_thermal_throttle", "gpu", "n00001/3")
+    expect(play(hot, topology, store, 90, over_at=15), At(0, "raise_flow"), At(0, "open_ticket"))
+    assert {one.outcome for one in Ledger(store).actions(limit=None) if one.request.kind == "cap_power"} == {
+        "cancelled"
+    }
+
+
+DEAD_LOOP = {
+    "detector": "coolant.pump_failure", "cause": "coolant_pump_failure", "entity": "cdu-0",
+    "values": {"flow_liters_per_minute": 2.0, "normal_flow_liters_per_minute": 100.0, "seconds_to_throttle": 16.0},
+}  # fmt: skip
+
+
+def test_a_loop_without_flow_is_shut_down_in_stages_before_the_hardware_does_it_itself(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    # 16 s from 65 to 87 C are 21.8 s to 95 C; 128 GPUs are two stages of 96 and 32, 2 s each: begin at 17.8 s.
+    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(DEAD_LOOP,))
+    chosen = play(dead, topology, store, 30)
+    expect(
+        chosen, At(0, "raise_flow"), At(0, "cap_power"), At(0, "open_ticket"), Between(17.8, 18.8, "staged_shutdown")
+    )
+    shutdown = next(one for one in Ledger(store).actions(limit=None) if one.request.kind == "staged_shutdown")
+    assert [len(stage) for stage in shutdown.request.parameters["stages"]] == [96, 32]
+    assert shutdown.request.parameters["after_checkpoint"]
+    assert shutdown.why.startswith("approved by 0 of 2 people, and its deadline has come")
+
+
+def test_a_lost_domain_waits_half_a_minute_for_people_then_saves_what_is_left(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    told = play(incident("power_domain_lost", "pdu", "pdu-0"), topology, store, 32)
+    spares = [At(0, kind) for kind in ("allocate_spare", "reclaim_gpus", "restore_shard", "resume", "open_ticket")]
+    expect(told, *spares, At(30, "global_checkpoint"))
+    allocated = next(one for one in Ledger(store).actions(limit=None) if one.request.kind == "allocate_spare")
+    assert len(allocated.request.parameters["spares"]) == 3  # all that stand outside the dark domain
+
+
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [
+        # No spares in this cluster: what is left of the pods gives them.
+        ("pdu_cascade", [At(0, "reclaim_gpus"), At(0, "open_ticket"), At(30, "global_checkpoint")]),
+        ("coolant_leak", [At(0, "cap_power"), At(0, "isolate_loop"), At(0, "open_ticket")]),
+        ("link_flap", [At(0, "isolate_port"), At(0, "open_ticket")]),
+    ],
+)  # fmt: skip
+def test_what_a_scenario_makes_recovery_do_and_when(scenario: str, expected: list[Any]) -> None:
+    loaded = load_scenario(scenario)
+    tally = replayed(scenario_source(loaded), Settings())
+    fired = next(one for one in tally.incidents.values() if one.cause == loaded.expects[0].cause)
+    store = OperationsStore.open(":memory:")
+    told = play(replace(fired, state="firing", ends_at=None), topology_of(loaded), store, 32)
+    store.close()
+    seen = [(at, kind) for at, kind in dict.fromkeys(told) if kind in {one.kind for one in expected}]
+    expect(seen, *expected)
+
+
+def test_heat_balance_is_that_of_the_physics() -> None:
+    assert seconds_to_shutdown({}) == pytest.approx(510 * 30 / 700)
+    assert seconds_to_shutdown({"flow_liters_per_minute": 60.0, "normal_flow_liters_per_minute": 100.0}) is None
+    # 700 W into PG25 at 10 K: 1.05 L/min (domain.md 1: 1.05 to 1.21 per GPU)
+    assert flow_liters_per_minute(700, 10) == pytest.approx(1.053, abs=0.001)
+    assert [len(stage) for stage in stages(tuple(f"n/{n}" for n in range(200)), 100, 8)] == [96, 96, 8]
