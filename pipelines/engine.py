@@ -14,6 +14,7 @@ import polars as pl
 from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
+from pipelines.row_order import is_increasing, is_nobody_behind, is_unique, without
 from schemas.admission import QUARANTINE_COLUMNS
 from schemas.columns import UTC_MICROSECONDS
 from schemas.finding import TelemetryHealth
@@ -29,17 +30,19 @@ TABLE_SOURCES: Mapping[str, str] = {table.name: table.source for table in TABLES
 SAID = "_said"
 NO_RULE = pl.lit(None, pl.String)
 ALLOWED_LATENESS_SECONDS: Mapping[str, float] = {"events": 0.0, "metrics": 1.0}
+PLANS_KEPT = timedelta(days=30)  # so far behind the newest plan a repeat of an older one is known as one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """tables: admitted rows by table name, in order of arrival. quarantined: rows that were not admitted.
-    now: the watermark; every row older than this has arrived.
+    now: the watermark; every row older than this has arrived, but those of nodes in `lags` come that much later.
     """
 
     tables: Mapping[str, pl.DataFrame]
     now: datetime
     quarantined: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=QUARANTINE_COLUMNS))
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +97,8 @@ class Engine:
         accepted, late, sources = self._admit_in_time(state, batch)
         put_aside = {"late": late, "quarantine": batch.quarantined.drop_nulls(["time", "table", "source"])}
         released, pending = _release({**accepted, **put_aside}, state.pending, now)
-        findings, detectors = self._detect(state, released, now)
-        incidents, correlation = correlate(findings, state.correlation, self._context(state, now))
+        findings, detectors = self._detect(released, state, self._context(state, now, batch.lags))
+        incidents, correlation = correlate(findings, state.correlation, self._context(state, now, batch.lags))
         following = replace(
             state, now=now, sources=sources, pending=pending, recent=self._recent(state.recent, released, sources),
             detectors=detectors, correlation=correlation,
@@ -105,9 +108,9 @@ class Engine:
             quarantined=batch.quarantined, findings=findings, incidents=incidents,
         )  # fmt: skip
 
-    def _context(self, state: EngineState, now: datetime) -> Context:
+    def _context(self, state: EngineState, now: datetime, lags: Mapping[str, timedelta]) -> Context:
         intervals = {**USUAL_INTERVALS_SECONDS, **self.intervals_seconds}
-        return Context(now=now, began=state.began, topology=self.topology, intervals_seconds=intervals)
+        return Context(now=now, began=state.began, topology=self.topology, intervals_seconds=intervals, lags=lags)
 
     def _admit_in_time(
         self, state: EngineState, batch: Batch
@@ -126,6 +129,8 @@ class Engine:
         return accepted, pl.concat(lates), newest_of_sources(state.sources, accepted)
 
     def _allowed(self, table: Table) -> timedelta:
+        if table.ahead:
+            return PLANS_KEPT
         return timedelta(seconds=self.allowed_lateness_seconds[table.lane])
 
     def _recent(
@@ -138,8 +143,11 @@ class Engine:
             if not frames:
                 continue
             newest = sources.filter(pl.col("table") == table.name).select(_sender="source", newest="newest")
+            # No sender's rows are as old as this and could still be repeated in time.
+            oldest = pl.lit(newest["newest"].min(), UTC_MICROSECONDS) - self._allowed(table)
             rows = pl.concat(
-                frame.with_columns(_said=said_columns(table)).select(identity_of(table))
+                frame.filter(pl.col(table.time) >= oldest)
+                .with_columns(_said=said_columns(table)).select(identity_of(table))
                 if SAID not in frame.columns else frame
                 for frame in frames
             )  # fmt: skip
@@ -153,10 +161,13 @@ class Engine:
         return kept
 
     def _detect(
-        self, state: EngineState, released: Mapping[str, pl.DataFrame], now: datetime
+        self, released: Mapping[str, pl.DataFrame], state: EngineState, context: Context
     ) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
-        context = self._context(state, now)
-        rows = {table.schema: released.get(table.name, empty(table)) for table in (*TABLES, *INTAKE_TABLES)}
+        read = {schema for detector in self.detectors for schema in detector.reads}
+        rows = {
+            table.schema: released.get(table.name, empty(table))
+            for table in (*TABLES, *INTAKE_TABLES) if table.schema in read
+        }  # fmt: skip
         said: list[pl.DataFrame] = [pl.DataFrame(schema=FINDING_COLUMNS)]
         states: dict[str, pl.DataFrame] = {}
         for detector in self.detectors:
@@ -175,8 +186,8 @@ def sender_of(table: Table) -> pl.Expr:
 def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """SOURCE_COLUMNS with these rows seen too."""
     seen = [
-        tables[table.name].group_by(source=sender_of(table)).agg(newest=pl.col(table.time).max())
-        .select(pl.lit(table.name).alias("table"), "source", "newest")
+        tables[table.name].group_by(table.source, *table.senders).agg(newest=pl.col(table.time).max())
+        .select(pl.lit(table.name).alias("table"), sender_of(table).alias("source"), "newest")
         for table in TABLES if table.name in tables
     ]  # fmt: skip
     return pl.concat([known, *seen]).group_by("table", "source").agg(pl.col("newest").max()).sort("table", "source")
@@ -189,6 +200,8 @@ def _split_late(
 
     Newest is what the sender had sent before the row, in order of arrival, so that cutting the batch changes nothing.
     """
+    if table.ahead or is_nobody_behind(rows[table.time], newest["newest"], allowed):
+        return rows, pl.DataFrame(schema=LATE_COLUMNS)
     known = rows.with_columns(_sender=sender_of(table)).join(
         newest.select(_sender="source", newest="newest"), on="_sender", how="left", maintain_order="left"
     )
@@ -211,11 +224,15 @@ def _unrepeated(table: Table, rows: pl.DataFrame, said: list[pl.DataFrame]) -> p
     A row that fills other columns than an earlier one of its entity and time is no repeat but another part of it, as
     from a stream of single metrics. Parts stay rows of their own: joining them would depend on the cut.
     """
-    identity = identity_of(table)
-    once = rows.with_columns(_said=said_columns(table)).unique(identity, keep="first", maintain_order=True)
-    for earlier in said:
-        known = earlier if SAID in earlier.columns else earlier.with_columns(_said=said_columns(table))
-        once = once.join(known, on=identity, how="anti", nulls_equal=True, maintain_order="left")
+    identity, entity = identity_of(table), [table.time, *table.key]
+    known = [frame if SAID in frame.columns else frame.with_columns(_said=said_columns(table)) for frame in said]
+    if not known and (is_increasing(rows, entity) or is_unique(rows, entity)):
+        return rows
+    once = rows.with_columns(_said=said_columns(table))
+    if not (is_increasing(rows, entity) or is_unique(rows, entity)):
+        once = once.unique(identity, keep="first", maintain_order=True)
+    for earlier in known:
+        once = without(once, earlier, identity, table.time)
     return once.drop(SAID)
 
 
@@ -242,7 +259,9 @@ def _release(
             continue
         rows = pl.concat(frames)
         passed = pl.col(table.time) < now
-        released[table.name] = rows.filter(passed).sort(table.time, *table.key, nulls_last=True, maintain_order=True)
+        order, ready = [table.time, *table.key], rows.filter(passed)
+        is_ready = is_increasing(ready, order)
+        released[table.name] = ready if is_ready else ready.sort(order, nulls_last=True, maintain_order=True)
         held = rows.filter(~passed)
         if not held.is_empty():
             waiting[table.name] = held
@@ -254,14 +273,22 @@ def _health(
 ) -> pl.DataFrame:
     """What admission did per source, with the batch's watermark as its time."""
     taken = [
-        rows.select(table=pl.lit(name), source=pl.col(TABLE_SOURCES[name]), what=pl.lit("rows"), rule=NO_RULE)
+        rows.group_by(source=TABLE_SOURCES[name])
+        .agg(count=pl.len())
+        .select(
+            pl.lit(name).alias("table"), pl.col("source"), pl.col("count").cast(pl.Int64),
+            what=pl.lit("rows"), rule=NO_RULE,
+        )
         for name, rows in accepted.items()
-    ]
-    behind = late.select("table", "source", what=pl.lit("late"), rule=NO_RULE)
+    ]  # fmt: skip
+    one = pl.lit(1, pl.Int64).alias("count")
+    behind = late.select("table", "source", one, what=pl.lit("late"), rule=NO_RULE)
     refused = quarantined.select(
-        pl.col("table", "source").fill_null("unknown"), what=pl.lit("quarantined"), rule=pl.col("rule")
+        pl.col("table", "source").fill_null("unknown"), one, what=pl.lit("quarantined"), rule=pl.col("rule")
     )
-    counts = [(pl.col("what") == what).sum().cast(pl.Int64).alias(what) for what in ("rows", "late", "quarantined")]
+    counts = [
+        pl.col("count").filter(pl.col("what") == what).sum().alias(what) for what in ("rows", "late", "quarantined")
+    ]
     return (
         pl.concat([*taken, behind, refused])
         .group_by("table", "source")

@@ -13,14 +13,21 @@ from schemas.tables import INTAKE_TABLES, TABLES, Table
 SOURCES = "engine.sources"
 
 
-def write_state(connection: duckdb.DuckDBPyConnection, stream: str, state: EngineState) -> None:
-    """Put the state in place of what is stored. Empty frames have no table."""
+def write_state(
+    connection: duckdb.DuckDBPyConnection, stream: str, state: EngineState, known: EngineState | None = None
+) -> None:
+    """Put the state in place of what is stored. Empty frames have no table. known: what is stored, where the caller has
+    just written it: a frame that is still the same object is not written again.
+    """
     frames = {name: frame for name, frame in _frames(state).items() if not frame.is_empty()}
+    there, before = _names(connection, stream), {} if known is None else _frames(known)
     for name, frame in frames.items():
+        if name in there and before.get(name) is frame:
+            continue
         connection.register("incoming", frame)
         connection.execute(f"create or replace table {_table(stream, name)} as select * from incoming")  # noqa: S608 quoted
         connection.unregister("incoming")
-    for name in sorted(_names(connection, stream) - set(frames)):
+    for name in sorted(there - set(frames)):
         connection.execute(f"drop table {_table(stream, name)}")
     connection.execute(
         "insert or replace into engine_state values (?, ?, ?, ?)",

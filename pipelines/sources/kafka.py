@@ -67,20 +67,20 @@ class KafkaSource:
         """
         with consumer(self.settings, max_poll_records=self.limits.batch_messages_maximum) as client:
             readers = self._readers(client)
-            partitions = _partitions(client, readers)
+            partitions = partitions_of(client, readers)
             ends, gaps = self._seek(client, partitions, offsets)
-            watermark = Watermark(ALLOWED, _remembered(offsets)).seen({}, behind(client, ends))
+            watermark = Watermark(ALLOWED, remembered(offsets)).seen({}, behind(client, ends))
             waiting, written, said = [Intake({}, gaps, {})] if gaps.height else [], EPOCH, watermark.now()
             looked = monotonic()
             while (following := self.following()) or watermark.behind or waiting:
                 polled, gaps = poll(client, POLL_MILLISECONDS)
-                intakes, newest = _read(readers, polled)
+                intakes, newest = read(readers, polled)
                 waiting += [*intakes, Intake({}, gaps, {})] if intakes or gaps.height else []
                 written = max([written, *_written(polled)])
                 if following or not polled:
                     there = ends_of(client, partitions)  # poll is silent when no broker answers; this raises
                     ends = there if following else ends
-                watermark = watermark.seen(newest, self._unread(client, ends, watermark))
+                watermark = watermark.seen(not_ahead(newest, polled), self._unread(client, ends, watermark))
                 _hold_back(client, partitions, watermark, timedelta(seconds=self.settings.ahead_seconds))
                 if _speaks(watermark, waiting, said):
                     said = watermark.now()
@@ -88,7 +88,7 @@ class KafkaSource:
                     waiting = []
                 if following and monotonic() - looked > TOPICS_SECONDS:
                     looked = monotonic()
-                    if _partitions(client, self._readers(client)) != partitions:
+                    if partitions_of(client, self._readers(client)) != partitions:
                         return
 
     def _arrival(
@@ -153,7 +153,7 @@ def microseconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
-def _remembered(offsets: Offsets) -> dict[Partition, datetime]:
+def remembered(offsets: Offsets) -> dict[Partition, datetime]:
     """Newest event times as the last pass left them, so that a restart says the same watermark."""
     return {
         (topic.removesuffix(NEWEST), partition): EPOCH + timedelta(microseconds=value)
@@ -162,7 +162,7 @@ def _remembered(offsets: Offsets) -> dict[Partition, datetime]:
     }
 
 
-def _partitions(client: KafkaConsumer, readers: Mapping[str, TopicReader]) -> list[TopicPartition]:
+def partitions_of(client: KafkaConsumer, readers: Mapping[str, TopicReader]) -> list[TopicPartition]:
     return [
         TopicPartition(topic, partition)
         for topic in readers
@@ -181,7 +181,7 @@ def _speaks(watermark: Watermark, waiting: list[Intake], said: datetime | None) 
     return now is not None or said is not None or not watermark.behind or refused > HELD_ROWS_MAXIMUM
 
 
-def _read(
+def read(
     readers: Mapping[str, TopicReader], polled: Mapping[TopicPartition, list[ConsumerRecord]]
 ) -> tuple[list[Intake], dict[Partition, datetime]]:
     intakes: list[Intake] = []
@@ -193,6 +193,16 @@ def _read(
         if moment is not None:
             newest[one.topic, one.partition] = moment
     return intakes, newest
+
+
+def not_ahead(
+    newest: Mapping[Partition, datetime], polled: Mapping[TopicPartition, list[ConsumerRecord]]
+) -> dict[Partition, datetime]:
+    """Newest event times, none of them later than its messages were written: one clock that runs ahead must not
+    silence everybody else. Rows from beyond wait until the watermark has come to them.
+    """
+    written = {(one.topic, one.partition): _written({one: records}) for one, records in polled.items() if records}
+    return {one: min([moment, *written.get(one, [])]) for one, moment in newest.items()}
 
 
 def _written(polled: Mapping[TopicPartition, list[ConsumerRecord]]) -> list[datetime]:

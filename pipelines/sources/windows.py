@@ -1,7 +1,7 @@
 """Sources whose rows come in windows of event time: a scenario being simulated, a recording, a window of the store."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from pipelines.engine import ALLOWED_LATENESS_SECONDS, Batch
@@ -21,7 +21,7 @@ class WindowSource:
     """windows: makes the iterator anew. delay_seconds: of windows cut by when rows arrived, how long rows are usually
     under way; the watermark stays that far behind a window's end. None: windows are cut by event time, and everything
     older than a window's end has come. After the last window nothing
-    more is waited for than what is under way.
+    more is waited for than what is under way. lags: nodes whose rows come later than that, and by how much.
     """
 
     stream: str
@@ -30,6 +30,7 @@ class WindowSource:
     span_seconds: float | None
     windows: Callable[[], Iterator[Window]]
     delay_seconds: float | None = None
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
 
     def arrivals(self, offsets: Offsets) -> Iterator[Arrival]:
         """One arrival per window; those that end at or before the offset were taken already."""
@@ -44,7 +45,7 @@ class WindowSource:
             intake = take_in(pieces)
             now = window.ends_at - (under_way if is_last else held_back)
             yield Arrival(
-                batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined),
+                batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined, lags=self.lags),
                 offsets={PROGRESS: until}, ignored=intake.ignored,
             )  # fmt: skip
 

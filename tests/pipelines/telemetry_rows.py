@@ -76,7 +76,7 @@ def engine(detectors: tuple[Detector, ...] = DETECTORS) -> Engine:
 
 
 def batch(now: float, quarantined: pl.DataFrame | None = None, **tables: pl.DataFrame) -> Batch:
-    given = {} if quarantined is None else {"quarantined": quarantined}
+    given: dict[str, Any] = {} if quarantined is None else {"quarantined": quarantined}
     return Batch(tables=tables, now=at(now), **given)
 
 

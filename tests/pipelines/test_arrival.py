@@ -14,6 +14,7 @@ from schemas.incident import Incident
 
 BEGAN = datetime(2026, 5, 1, 23, 58, tzinfo=UTC)
 NODES = 8
+ONE_MINUTE = timedelta(seconds=60)
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."
 
 
@@ -72,3 +73,41 @@ def test_ranks_of_a_node_need_not_arrive_in_order_of_time(tmp_path: Path) -> Non
     arrived = [row | {"arrived_at": BEGAN + timedelta(seconds=1 + number // 64)} for number, row in enumerate(shaken)]
     tally_folder = tmp_path / "r"
     assert incidents(tally_folder, heartbeat=arrived) == []
+
+
+def host_rows(seconds: int, *, slow: float = 0.0, late: float | None = None) -> dict[str, list[dict[str, object]]]:
+    """Beats and GPU rows; n3's clock is `slow`, or (where given) its rows come `late`."""
+    shift = timedelta(seconds=slow)
+    gpus = [
+        {"time": beat["time"], "node": beat["node"], "gpu": beat["gpu"], "power_watts": 600.0 + number % 7}
+        for number, beat in enumerate(beats(seconds))
+    ]
+    tables = {}
+    for name, given in (("heartbeat", beats(seconds)), ("gpu", gpus)):
+        rows = [row | ({"time": row["time"] - shift} if row["node"] == "n3" else {}) for row in given]  # type: ignore[operator]  # a time
+        if late is not None:
+            rows = [row for one in rows for row in late_by([one], late if one["node"] == "n3" else 0.2)]
+        tables[name] = sorted(rows, key=lambda row: str(row["time"]))
+    return tables
+
+
+@pytest.mark.parametrize(("slow", "late"), [(0.0, 20.0), (30.0, None), (-30.0, None), (30.0, 30.2)])
+def test_a_host_whose_clock_or_way_is_slow_is_not_lost(tmp_path: Path, slow: float, late: float | None) -> None:
+    assert incidents(tmp_path / "r", **host_rows(150, slow=slow, late=late)) == []
+
+
+def test_a_host_that_is_late_and_then_lost_is_found(tmp_path: Path) -> None:
+    late = [
+        row for one in beats(200, lost=(3,), lost_at=100) for row in late_by([one], 20 if one["node"] == "n3" else 0.2)
+    ]
+    [found] = incidents(tmp_path / "r", heartbeat=late)
+    assert (found.cause, found.roots) == ("node_lost", ("n3",))
+
+
+def test_the_share_of_a_collector_is_one_incident_of_telemetry(tmp_path: Path) -> None:
+    tables = {
+        name: [row for row in rows if row["node"] not in {"n2", "n3", "n4", "n5"} or row["time"] < BEGAN + ONE_MINUTE]  # type: ignore[operator]  # a time
+        for name, rows in host_rows(140).items()
+    }
+    [found] = incidents(tmp_path / "r", **tables)
+    assert (found.cause, found.roots) == ("telemetry_stale", ("gpu:n2", "gpu:n3", "gpu:n4", "gpu:n5"))

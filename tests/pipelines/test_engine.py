@@ -47,6 +47,18 @@ def test_an_event_may_not_be_behind_its_source_at_all() -> None:
     assert step.late["behind_seconds"].to_list() == [0.1]
 
 
+@pytest.mark.parametrize("second", [100, 500, -50], ids=["before it", "to come", "under way"])
+def test_a_window_that_starts_before_one_already_announced_is_not_late(second: int) -> None:
+    def window(begins: float) -> pl.DataFrame:
+        said = {"announced_at": at(0), "starts_at": at(begins), "ends_at": at(begins + 60), "kind": "cdu", "id": "c0"}
+        return rows("maintenance", [said])
+
+    first, other = window(300), window(second)
+    made = steps(engine(), batch(1, maintenance=first), batch(2, maintenance=other), batch(3, maintenance=other))
+    assert late(made).is_empty()
+    assert [step.accepted["maintenance"].height for step in made] == [1, 1, 0]
+
+
 def test_lateness_is_judged_for_each_source_by_itself() -> None:
     made = steps(engine(), batch(0, gpu=gpu_rows(gpu_row(100), gpu_row(2, node="n00001"))))
     assert late(made).is_empty()

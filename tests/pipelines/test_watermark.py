@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka import TopicPartition
 
+from pipelines.sources.kafka import not_ahead
 from pipelines.sources.watermark import Watermark
 from tests.pipelines.telemetry_rows import at
 
@@ -55,6 +59,18 @@ def test_until_all_have_shown_themselves_only_those_that_have_not_are_read() -> 
 
 def test_an_older_message_does_not_take_a_partition_back() -> None:
     assert mark({A: 100}, A).seen({A: at(50)}, frozenset({A})).now() == at(99)
+
+
+def test_a_clock_that_runs_ahead_moves_the_watermark_no_further_than_its_message_was_written() -> None:
+    def polled(partition: int, *seconds: float) -> dict[TopicPartition, list[Any]]:
+        written = [SimpleNamespace(timestamp=at(second).timestamp() * 1000) for second in seconds]
+        return {TopicPartition("gpu", partition): written}
+
+    hour = 3600
+    newest = not_ahead({A: at(100 + hour), B: at(99)}, polled(0, 99, 100.2) | polled(1, 99.5))
+    assert newest == {A: at(100.2), B: at(99)}
+    assert Watermark(SECOND).seen(newest, frozenset()).now() == at(99.2)
+    assert not_ahead({A: at(50)}, {TopicPartition("gpu", 0): [SimpleNamespace(timestamp=-1)]}) == {A: at(50)}
 
 
 PARTITIONS = st.lists(st.lists(st.integers(0, 600), min_size=0, max_size=12), min_size=1, max_size=4)
