@@ -5,11 +5,12 @@ from datetime import timedelta
 import dagster as dg
 
 from pipelines import checks, schedules
-from pipelines.assets import ingest, reports, segments
+from pipelines.assets import ingest, models, reports, segments
 from pipelines.resources import workplace
 
 FRESHNESS = {
     "hourly_segments": dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=3), warn_window=timedelta(hours=2)),
+    "learned_models": dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=50), warn_window=timedelta(hours=26)),
     "reliability_report": dg.FreshnessPolicy.time_window(
         fail_window=timedelta(hours=50), warn_window=timedelta(hours=26)
     ),
@@ -23,10 +24,18 @@ def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:
 
 
 defs = dg.Definitions(
-    assets=dg.map_asset_specs(_kept_fresh, [ingest.ingest, segments.hourly_segments, reports.reliability_report]),
+    assets=dg.map_asset_specs(
+        _kept_fresh,
+        [ingest.ingest, segments.hourly_segments, reports.reliability_report, models.learned_models],
+    ),
     asset_checks=[checks.telemetry_checks],
-    jobs=[schedules.ingest_job, schedules.segments_job, schedules.report_job],
-    schedules=[schedules.ingest_every_minute, schedules.segments_every_hour, schedules.report_every_day],
+    jobs=[schedules.ingest_job, schedules.segments_job, schedules.report_job, schedules.models_job],
+    schedules=[
+        schedules.ingest_every_minute,
+        schedules.segments_every_hour,
+        schedules.report_every_day,
+        schedules.models_every_night,
+    ],
     sensors=[schedules.kafka_lag_sensor, schedules.drop_folder_sensor, schedules.old_runs_sensor],
     resources={"workplace": workplace},
     # The steps of a run follow one another anyway, and a process for each would cost more than its work.

@@ -48,6 +48,14 @@ def ingesting(operations: OperationsStore, role: str = "ingest") -> Iterator[Non
         operations.release_lease(NAME, holder)
 
 
+def holder_of(operations: OperationsStore) -> str | None:
+    """Who ingests now, if somebody does; a process of this machine that is no more does not."""
+    lease = operations.lease(NAME)
+    if lease is None or lease.expires_at <= datetime.now(UTC) or _is_dead(lease.holder):
+        return None
+    return lease.holder
+
+
 def _is_dead(holder: str) -> bool:
     """Whether it was a process of this machine that is no more. Elsewhere only time can tell."""
     found = HOLDER.fullmatch(holder)

@@ -8,6 +8,7 @@ import dagster as dg
 import msgspec
 
 from pipelines.assets.ingest import IngestConfig, ingest
+from pipelines.assets.models import learned_models
 from pipelines.assets.reports import reliability_report
 from pipelines.assets.segments import hourly_segments
 from pipelines.drop_folder import entries
@@ -38,6 +39,11 @@ report_job = dg.define_asset_job(
     description="The reliability report of a day.",
 )  # fmt: skip
 
+models_job = dg.define_asset_job(
+    "models_job", selection=dg.AssetSelection.assets(learned_models), config={"loggers": QUIET},
+    description="What is normal, learned from the last day.",
+)  # fmt: skip
+
 
 def taking(source: str) -> dg.RunConfig:
     """Run configuration of ingest_job for a source."""
@@ -48,16 +54,25 @@ def taking(source: str) -> dg.RunConfig:
     job=ingest_job, cron_schedule="* * * * *", default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Every minute: takes what is new from the scheduled source, unless an ingest is still under way.",
 )  # fmt: skip
-def ingest_every_minute(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+def ingest_every_minute(
+    context: dg.ScheduleEvaluationContext, workplace: dg.ResourceParam[Workplace]
+) -> dg.RunRequest | dg.SkipReason:
     pending = context.instance.get_run_records(dg.RunsFilter(job_name=ingest_job.name, statuses=PENDING), limit=1)
     if pending:
         return dg.SkipReason(f"run {pending[0].dagster_run.run_id[:8]} still ingests")
+    if holder := workplace.ingested_by():
+        return dg.SkipReason(f"{holder} ingests; a run would only be refused")
     return dg.RunRequest(run_config=taking(SCHEDULED))
 
 
 segments_every_hour = dg.ScheduleDefinition(
     name="segments_every_hour", job=segments_job, cron_schedule="7 * * * *",
     default_status=dg.DefaultScheduleStatus.RUNNING, description="Seven minutes past every hour.",
+)  # fmt: skip
+
+models_every_night = dg.ScheduleDefinition(
+    name="models_every_night", job=models_job, cron_schedule="40 0 * * *", execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING, description="Twenty to one UTC: from the last 24 hours.",
 )  # fmt: skip
 
 
@@ -78,6 +93,8 @@ def kafka_lag_sensor(
     context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]
 ) -> dg.RunRequest | dg.SkipReason:
     settings = workplace.settings
+    if holder := workplace.ingested_by():
+        return dg.SkipReason(f"{holder} ingests; a run would only be refused")
     store = replace(workplace.telemetry, busy_seconds=1.0)
     try:
         stored = store.offsets("kafka") if store.path.exists() else {}

@@ -103,13 +103,14 @@ class TelemetryStore:
 
     def flush(  # noqa: PLR0913, PLR0917  what one transaction holds
         self, stream: str, steps: Sequence[Step], offsets: Offsets, since: Offsets | None = None,
-        notes: SourceNotes | None = None, aliases: pl.DataFrame | None = None,
+        notes: SourceNotes | None = None, aliases: pl.DataFrame | None = None, known: EngineState | None = None,
     ) -> None:  # fmt: skip
         """Write steps of a stream, and how far its source was read, whole or not at all. aliases: those that the stream
         goes by from now on, where it begins.
 
-        since: the offsets from which the steps were made. Raises StoreBusy with nothing written, and StreamMoved where
-        the stored offsets are no longer those: only one process may feed a stream.
+        known: the state as it stands in the file, to write only what differs. since: the offsets from which the steps
+        were made. Raises StoreBusy with nothing written, and StreamMoved where the stored offsets are no longer those:
+        only one process may feed a stream.
         """
         with self.connected() as connection, transaction(connection):
             if since is not None and (moved := _moved(_offsets(connection, stream), since)):
@@ -130,7 +131,7 @@ class TelemetryStore:
             if aliases is not None:
                 write_frozen(connection, stream, aliases)
             if steps:
-                write_state(connection, stream, steps[-1].state)
+                write_state(connection, stream, steps[-1].state, known)
 
     def offsets(self, stream: str) -> dict[tuple[str, int], int]:
         """Next offset to read of each topic partition of the stream."""

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import get_args
 
 from pipelines import operations_database, telemetry_store
-from pipelines.lease import Held, ingesting
+from pipelines.lease import Held, holder_of, ingesting
 from pipelines.operations_store import OperationsStore
-from pipelines.recovery.executors.log import LogExecutor
+from pipelines.recovery.executors.choose import executors_from
 from pipelines.settings import Settings, SettingsError, aliases_of, configured
 from pipelines.sources.choose import source_for
 from pipelines.sources.contract import Source, SourceError
@@ -18,7 +17,6 @@ from pipelines.telemetry_schema import NewerStore
 from pipelines.telemetry_store import TelemetryStore
 from replay.recording import RecordingError
 from replay.scenario import ScenarioError
-from schemas.action import ActionKind
 from schemas.formats.decoded import Unreadable
 
 # What a person can put right, each with one line that says how. Anything else is a bug and keeps its traceback.
@@ -53,18 +51,28 @@ class Workplace:
         finally:
             store.close()
 
+    def ingested_by(self) -> str | None:
+        """Who ingests just now, and keeps everybody else from it; None where nobody does, or the store is away."""
+        try:
+            store = OperationsStore.open(self.settings.store.operations, create=False)
+        except operations_database.StoreUnavailable:
+            return None
+        try:
+            return holder_of(store)
+        finally:
+            store.close()
+
     def source(self, spec: str) -> Source:
         """The source that `spec` names; "scheduled" is the one that the settings give to the schedule."""
         return source_for(self.settings.dagster.scheduled_source if spec == SCHEDULED else spec, self.settings)
 
     def stream(self, source: Source, operations: OperationsStore) -> Stream:
-        """The shared loop over a source, into both stores. What is enforced is written to the action log."""
-        log = LogExecutor(self.settings.store.actions)
+        """The shared loop over a source, into both stores. What is enforced goes to whom settings name."""
         return Stream(
             source=source, detectors=configured(self.settings), store=self.telemetry,
             responder=Responder(
                 operations=operations, settings=self.settings.recovery,
-                executors=dict.fromkeys(get_args(ActionKind), log),
+                executors=executors_from(self.settings),
             ),
             buffered_rows_maximum=self.settings.limits.buffered_rows_maximum,
             aliases=aliases_of(self.settings.identity), domains=self.settings.identity.domains,

@@ -62,8 +62,8 @@ class Straggler:
 
     @property
     def keeps(self) -> pl.Schema:
-        """Per rank its last reported step and its usual ratio; reports of steps not yet judged; per test and rank ever bad
-        its run and level.
+        """Per rank its last step and usual ratio; reports of steps not yet judged; per test and rank ever bad its run
+        and level.
         """
         return pl.Schema(
             {

@@ -1,9 +1,10 @@
 """The web console of `hotspare serve`: incidents and actions on one page, health for probes, metrics for scrapers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
+import msgspec
 from jinja2 import Environment
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -12,70 +13,54 @@ from starlette.routing import Route
 
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.ledger import Ledger
-from pipelines.stream import Tally
+from pipelines.serve.service import OPEN, Figures
+from pipelines.web.documents import figures_document, incident_document
+from pipelines.web.metrics import metrics_text
 from schemas.incident import State
 
-OPEN: tuple[State, ...] = ("suspect", "firing", "acknowledged", "mitigating")
+RESOLVED: tuple[State, ...] = ("resolved",)
+SHOWN_MAXIMUM = 200
 
 
-@dataclass(frozen=True)
-class Serving:
-    """What the loop says of itself. tally: as of the last batch. trouble: why it does not read, if it does not."""
-
-    tally: Callable[[], Tally]
-    trouble: Callable[[], str | None]
-    alive: Callable[[], bool]
-
-
-def console_app(operations: OperationsStore, serving: Serving) -> Starlette:
+def console_app(operations: OperationsStore, figures: Callable[[], Figures]) -> Starlette:
     page = Environment(autoescape=True).from_string((files("pipelines") / "web" / "console.html").read_text("utf-8"))
 
-    resolved: tuple[State, ...] = ("resolved",)
-
     def index(_: Request) -> Response:
-        incidents = operations.incidents(states=OPEN, limit=200)
-        recent = operations.incidents(states=resolved, limit=50)
+        incidents = operations.incidents(states=OPEN, limit=SHOWN_MAXIMUM)
+        recent = operations.incidents(states=RESOLVED, limit=50)
         actions = Ledger(operations).actions(limit=100)
+        stands = figures()
         text = page.render(
-            incidents=incidents, recent=recent, actions=actions, tally=serving.tally(), trouble=serving.trouble()
+            incidents=incidents, recent=recent, actions=actions, tally=stands.tally, trouble=stands.trouble
         )
         return HTMLResponse(text)
 
     def healthz(_: Request) -> Response:
-        return JSONResponse({"alive": serving.alive()}, status_code=200 if serving.alive() else 503)
+        alive = figures().alive
+        return JSONResponse({"alive": alive}, status_code=200 if alive else 503)
 
     def readyz(_: Request) -> Response:
-        trouble = serving.trouble()
-        return JSONResponse({"ready": trouble is None, "trouble": trouble}, status_code=503 if trouble else 200)
+        stands = figures()
+        document = {"ready": stands.ready, "trouble": stands.trouble}
+        return JSONResponse(document, status_code=200 if stands.ready else 503)
 
     def metrics(_: Request) -> Response:
-        return PlainTextResponse(
-            metrics_text(serving.tally(), operations), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+        text = metrics_text(figures(), operations)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    routes = [Route("/", index), Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+    def incidents(request: Request) -> Response:
+        """What is open, newest first, and with ?resolved=N the last N that are not; how serve does beside it."""
+        asked = request.query_params.get("resolved", "0")
+        limit = min(int(asked), SHOWN_MAXIMUM) if asked.isdigit() else 0
+        found = operations.incidents(states=OPEN, limit=SHOWN_MAXIMUM)
+        found += operations.incidents(states=RESOLVED, limit=limit) if limit else ()
+        document: dict[str, Any] = {
+            "serve": figures_document(figures()), "incidents": [incident_document(one) for one in found],
+        }  # fmt: skip
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
+    routes = [
+        Route("/", index), Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics),
+        Route("/api/incidents", incidents),
+    ]  # fmt: skip
     return Starlette(routes=routes)
-
-
-def metrics_text(tally: Tally, operations: OperationsStore) -> str:
-    """Prometheus text format. Table and cause names are our own words, so nothing needs escaping."""
-    lines = ["# TYPE hotspare_rows_total counter"]
-    lines += [f'hotspare_rows_total{{table="{name}"}} {rows}' for name, rows in sorted(tally.rows.items())]
-    for name, value in (
-        ("findings_total", tally.findings), ("quarantined_total", tally.quarantined), ("late_total", tally.late)
-    ):  # fmt: skip
-        lines += [f"# TYPE hotspare_{name} counter", f"hotspare_{name} {value}"]
-    if tally.now is not None:
-        lines += [
-            "# TYPE hotspare_watermark_timestamp_seconds gauge",
-            f"hotspare_watermark_timestamp_seconds {tally.now.timestamp():.6f}",
-        ]
-    lines.append("# TYPE hotspare_incidents gauge")
-    counts: dict[tuple[str, str], int] = {}
-    for incident in operations.incidents(states=OPEN, limit=None):
-        counts[incident.cause, incident.severity] = counts.get((incident.cause, incident.severity), 0) + 1
-    lines += [
-        f'hotspare_incidents{{cause="{cause}",severity="{severity}"}} {count}'
-        for (cause, severity), count in sorted(counts.items())
-    ]
-    return "\n".join(lines) + "\n"

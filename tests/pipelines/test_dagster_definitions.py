@@ -31,6 +31,7 @@ def test_assets_are_the_thirteen_tables_and_what_is_made_of_them(graph):
         "incidents",
         "actions",
         "hourly_segments",
+        "learned_models",
         "reliability_report",
     }
     assert {found.to_user_string() for found in graph.get_all_asset_keys()} == TELEMETRY | made
@@ -45,6 +46,7 @@ def test_assets_are_the_thirteen_tables_and_what_is_made_of_them(graph):
         ("actions", {"incidents"}),
         ("hourly_segments", TELEMETRY | {"quarantine", "late", "telemetry_health", "findings"}),
         ("reliability_report", {"incidents", "actions", "gpu"}),
+        ("learned_models", {"coolant_loop", "power"}),
     ],
 )
 def test_lineage_goes_from_tables_over_findings_to_actions(graph, asset, parents):
@@ -71,14 +73,15 @@ def test_whatever_opens_the_duckdb_file_takes_its_turn_in_one_pool():
         node.name: getattr(node, "pool", None) for job in defs.resolve_all_job_defs() for node in job.graph.node_defs
     }
     assert pools == dict.fromkeys(
-        ["ingest", "telemetry_checks", "hourly_segments", "reliability_report"], "telemetry_store"
+        ["ingest", "telemetry_checks", "hourly_segments", "learned_models", "reliability_report"], "telemetry_store"
     )
 
 
 def test_schedules_and_sensors_are_on_by_themselves():
     repository = defs.get_repository_def()
     assert {one.name: one.default_status for one in repository.schedule_defs} == dict.fromkeys(
-        ["ingest_every_minute", "segments_every_hour", "report_every_day"], dg.DefaultScheduleStatus.RUNNING
+        ["ingest_every_minute", "segments_every_hour", "report_every_day", "models_every_night"],
+        dg.DefaultScheduleStatus.RUNNING,
     )
     assert {one.name: one.default_status for one in repository.sensor_defs} == dict.fromkeys(
         ["kafka_lag", "drop_folder", "old_runs"], dg.DefaultSensorStatus.RUNNING

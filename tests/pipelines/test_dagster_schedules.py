@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from pipelines.definitions import defs
+from pipelines.lease import ingesting
 from pipelines.schedules import (
     drop_folder_sensor,
     ingest_every_minute,
@@ -41,9 +42,11 @@ def kept(tmp_path_factory):
         yield found
 
 
-def ticked(schedule, instance, at):
+def ticked(schedule, instance, at, place=None):
     repository = defs.get_repository_def()
-    context = dg.build_schedule_context(instance=instance, repository_def=repository, scheduled_execution_time=at)
+    context = dg.build_schedule_context(
+        instance=instance, repository_def=repository, scheduled_execution_time=at, resources={"workplace": place}
+    )
     return schedule.evaluate_tick(context)
 
 
@@ -54,21 +57,28 @@ def tick(sensor, place, instance, cursor=None):
     return data.run_requests or [], data.skip_message, data.cursor
 
 
+def test_the_schedule_steps_aside_while_serve_ingests(kept, place):
+    with place.operations() as operations, ingesting(operations, "serve"):
+        data = ticked(ingest_every_minute, kept, datetime(2026, 3, 2, 9, tzinfo=UTC), place)
+    assert not data.run_requests
+    assert data.skip_message.startswith("serve@")
+
+
 def source_of(request):
     return request.run_config["ops"]["ingest"]["config"]["source"]
 
 
-def test_the_ingest_schedule_asks_for_the_scheduled_source(kept):
+def test_the_ingest_schedule_asks_for_the_scheduled_source(kept, place):
     at = datetime(2026, 3, 2, 8, 1, tzinfo=UTC)
-    data = ticked(ingest_every_minute, kept, at)
+    data = ticked(ingest_every_minute, kept, at, place)
     assert [source_of(request) for request in data.run_requests] == ["scheduled"]
 
 
-def test_the_ingest_schedule_waits_for_an_ingest_that_is_under_way(kept):
+def test_the_ingest_schedule_waits_for_an_ingest_that_is_under_way(kept, place):
     job = defs.resolve_job_def(ingest_job.name)
     run = kept.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     at = datetime(2026, 3, 2, 8, 1, tzinfo=UTC)
-    data = ticked(ingest_every_minute, kept, at)
+    data = ticked(ingest_every_minute, kept, at, place)
     kept.delete_run(run.run_id)
     assert not data.run_requests
     assert "still ingests" in data.skip_message

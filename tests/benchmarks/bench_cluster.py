@@ -1,0 +1,144 @@
+"""What hotspare costs on a generated cluster, as ratios to cluster time and to the limits of this machine.
+
+Run: make bench (24,576 GPUs), or python -m tests.benchmarks.bench_cluster --quick (1,024 GPUs, half a minute; exits 1
+where a ratio that does not depend on the machine is missed). Prints a table to standard error and one JSON object.
+"""
+
+import argparse
+import json
+import logging
+import math
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.broker_drain import drain_seconds
+from tests.benchmarks.cluster_load import Load, load_of
+from tests.benchmarks.stages import (
+    bytes_per_sample,
+    from_messages,
+    insert_alone,
+    replay,
+    told_ahead_milliseconds,
+)
+
+FULL_GPUS, QUICK_GPUS = 24_576, 1_024
+REPLAY_WINDOW_SECONDS = 60
+# Ratios between things measured in one run. Each leaves room for noise: it finds a regression, not a percent.
+QUICK_LIMITS = {"judged_to_drain_and_insert": 12.0, "growth_exponent": 1.15, "sealed_bytes_per_sample": 2.5}
+
+
+def growth(gpus: list[int], folder: Path) -> dict[str, object]:
+    """Processor seconds of detection at several sizes, and the exponent of the power law through them."""
+    points = []
+    for size in gpus:
+        (folder / f"{size}").mkdir()
+        stages = replay(load_of(size, 120, "usual"), folder / f"{size}", REPLAY_WINDOW_SECONDS, 60)
+        points.append((size, stages.total))
+    xs, ys = [math.log(size) for size, _ in points], [math.log(seconds) for _, seconds in points]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / sum((x - mean_x) ** 2 for x in xs)
+    return {"points": [[size, round(seconds, 3)] for size, seconds in points], "exponent": round(slope, 3)}
+
+
+def measured(load: Load, folder: Path, *, window_seconds: int) -> dict[str, object]:
+    folder.mkdir()
+    warm = load.seconds // 2
+    return {"replay": replay(load, folder, window_seconds, warm).document()}
+
+
+def with_limits(load: Load, folder: Path, *, each_row: bool) -> dict[str, object]:
+    """From messages on, and beside it what draining and inserting alone cost for the same bytes."""
+    folder.mkdir()
+    window_seconds = load.seconds // 2
+    judged = from_messages(load, folder, window_seconds, "source")
+    insert = insert_alone(load, folder, window_seconds)
+    drain = drain_seconds(load, folder, window_seconds)
+    limit = insert.total + (drain or 0.0)
+    found: dict[str, object] = {
+        "messages_per_source": judged.document(), "insert_alone_cpu_seconds": round(insert.total, 3),
+        "drain_alone_cpu_seconds": None if drain is None else round(drain, 3),
+        "judged_to_drain_and_insert": round((judged.total + (drain or 0.0)) / limit, 2),
+        "bytes_per_sample": bytes_per_sample(load, folder, window_seconds),
+    }  # fmt: skip
+    if each_row:
+        found["messages_per_row"] = from_messages(load, folder, window_seconds, "row").document()
+    return found
+
+
+def quantile(ordered: list[float], share: float) -> float:
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1)
+
+
+def run(*, quick: bool) -> dict[str, object]:
+    gpus = QUICK_GPUS if quick else FULL_GPUS
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        document: dict[str, object] = {
+            "gpus": gpus,
+            "usual": measured(load_of(gpus, 240, "usual"), folder / "usual", window_seconds=REPLAY_WINDOW_SECONDS),
+            "high": measured(load_of(gpus, 120, "high"), folder / "high", window_seconds=REPLAY_WINDOW_SECONDS // 2),
+            "kafka": with_limits(load_of(gpus, 40 if quick else 60, "usual"), folder / "kafka", each_row=True),
+        }
+        (folder / "growth").mkdir()
+        sizes = [256, 1_024, 2_048] if quick else [1_024, 6_144, 24_576]
+        document["growth"] = growth(sizes, folder / "growth")
+        told = told_ahead_milliseconds(load_of(gpus, 60, "high"), folder, 40)
+        document["told_ahead_milliseconds"] = {"p50": quantile(told, 0.5), "p99": quantile(told, 0.99)}
+    document["peak_megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return document
+
+
+def shown(document: dict[str, object]) -> Table:
+    table = Table("work", "x real time, one core", "CPU s per million samples", "CPU seconds by stage")
+    for name, part in _parts(document):
+        by_stage = ", ".join(f"{stage} {seconds}" for stage, seconds in part["cpu_seconds"].items())
+        speed, cost = part["times_real_time_per_core"], part["cpu_seconds_per_million_samples"]
+        table.add_row(name, f"{speed}", f"{cost}", by_stage)
+    return table
+
+
+def _parts(document: dict[str, object]) -> list[tuple[str, dict]]:  # type: ignore[type-arg]  plain JSON
+    return [
+        (f"{group}: {name}", part)
+        for group in ("usual", "high", "kafka")
+        for name, part in document[group].items()  # type: ignore[attr-defined]  plain JSON
+        if isinstance(part, dict) and "cpu_seconds" in part
+    ]
+
+
+def missed(document: dict) -> list[str]:  # type: ignore[type-arg]  plain JSON
+    """What breaks QUICK_LIMITS, in words."""
+    values = {
+        "judged_to_drain_and_insert": document["kafka"]["judged_to_drain_and_insert"],
+        "growth_exponent": document["growth"]["exponent"],
+        "sealed_bytes_per_sample": document["kafka"]["bytes_per_sample"]["sealed"],
+    }
+    return [f"{name} is {values[name]}, limit {limit}" for name, limit in QUICK_LIMITS.items() if values[name] > limit]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    began = time.monotonic()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    document = run(quick=quick)
+    screen = Console(stderr=True, width=150)
+    screen.print(shown(document))
+    screen.print(f"{document['gpus']} GPUs, {time.monotonic() - began:.0f} s, peak {document['peak_megabytes']} MB")
+    sys.stdout.write(json.dumps(document) + "\n")
+    broken = missed(document) if quick else []
+    for line in broken:
+        screen.print(f"missed: {line}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Holds, rosters of jobs, and a store of the first version that gets them."""
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import sqlalchemy as sa
+
+from pipelines.operations_holds import Holds
+from pipelines.operations_jobs import Jobs
+from pipelines.operations_migrations import MIGRATIONS
+from pipelines.operations_records import NotFound
+from pipelines.operations_store import OperationsStore
+from tests.pipelines.test_operations_store import made
+
+T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def later(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def store() -> Any:
+    opened = OperationsStore.open(":memory:")
+    yield opened
+    opened.close()
+
+
+def events(*rows: tuple[float, str, list[str] | None]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {"time": later(at), "job": "train", "kind": kind, "members": members, "checkpoint_interval_seconds": 300.0}
+            for at, kind, members in rows
+        ],
+        schema_overrides={"members": pl.List(pl.String)},
+    )
+
+
+def test_a_job_is_where_it_last_said_whatever_the_order_of_arrival(store: OperationsStore) -> None:
+    jobs = Jobs(store)
+    jobs.remember(events((10, "start", ["n1/0", "n1/1", "n2/0"]), (20, "checkpoint", None)))
+    jobs.remember(events((5, "start", ["n9/0"])))  # late
+    assert jobs.running()["train"].nodes == {"n1", "n2"}
+    assert jobs.running()["train"].checkpoint_interval_seconds == 300
+    jobs.remember(events((30, "restart", ["n1/0", "n3/0"])))
+    assert jobs.running()["train"].nodes == {"n1", "n3"}
+    jobs.remember(events((40, "stop", None)))
+    assert jobs.running() == {}
+
+
+def test_a_hold_lasts_from_its_start_up_to_its_end_or_its_release(store: OperationsStore) -> None:
+    holds = Holds(store)
+    holds.hold("n1", T0, later(60), "ann", "hands inside")
+    assert [len(holds.in_force(later(at))) for at in (-1, 0, 59, 60)] == [0, 1, 1, 0]
+    assert holds.release("n1", later(30)) == 1
+    assert holds.in_force(later(30)) == ()
+    with pytest.raises(NotFound):
+        holds.release("n1", later(31))
+
+
+@pytest.mark.parametrize(("target", "by", "seconds"), [("n1", " ", 60), ("", "ann", 60), ("n1", "ann", 0)])
+def test_a_hold_needs_a_person_a_target_and_a_time(store: OperationsStore, target: str, by: str, seconds: int) -> None:
+    with pytest.raises(ValueError, match=r"hold|who"):
+        Holds(store).hold(target, T0, later(seconds), by, "")
+
+
+def test_a_store_of_the_first_version_keeps_its_incidents_and_gets_what_came_since(tmp_path: Path) -> None:
+    path = tmp_path / "o.sqlite"
+    store = OperationsStore.open(path)
+    store.upsert_incidents([made()], T0)
+    store.close()
+    with sqlite3.connect(path) as old:
+        for table in ("holds", "jobs", "deliveries"):
+            old.execute(f"drop table {table}")
+        for column in ("findings", "merged_into", "flaps"):
+            old.execute(f"alter table incidents drop column {column}")
+        old.execute("update schema_version set version = 1")
+    old.close()
+    again, fresh = OperationsStore.open(path), OperationsStore.open(tmp_path / "new.sqlite")
+    assert again.incidents() == (made(),)
+    assert shape(again) == shape(fresh)
+    Holds(again).hold("n1", T0, later(60), "ann", "")
+    assert len(MIGRATIONS) >= 1
+    again.close()
+    fresh.close()
+
+
+def shape(store: OperationsStore) -> dict[str, set[str]]:
+    with store.reading() as connection:
+        seen = sa.inspect(connection)
+        return {table: {column["name"] for column in seen.get_columns(table)} for table in seen.get_table_names()}
+
+
+def test_what_an_incident_counts_is_kept(store: OperationsStore) -> None:
+    said = made(findings={"link_flap": 3}, merged_into="inc-0", flaps=2)
+    store.upsert_incidents([said], T0)
+    assert store.incident(said.id) == said

@@ -1,0 +1,57 @@
+"""The quick answers never say yes wrongly: compared with what plain Python says of the same rows."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.row_order import is_increasing, is_nobody_behind, is_unique, without
+from schemas.columns import UTC_MICROSECONDS
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+SCHEMA = pl.Schema({"time": UTC_MICROSECONDS, "node": pl.String(), "gpu": pl.Int64()})
+COLUMNS = SCHEMA.names()
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 3).map(lambda second: NOON + timedelta(seconds=second)),
+        st.sampled_from(["n0", "n1"]),
+        st.sampled_from([None, 0, 1]),
+    ),
+    max_size=6,
+)
+
+
+def frame(rows: list[tuple[object, ...]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+@given(ROWS)
+def test_increasing_is_what_sorting_would_leave_alone(rows: list[tuple[datetime, str, int | None]]) -> None:
+    told = [tuple(row) for row in rows if row[2] is not None]
+    assert is_increasing(frame(told), COLUMNS) == (sorted(set(told)) == told)
+    if is_increasing(frame(rows), COLUMNS):
+        assert frame(rows).equals(frame(rows).sort(COLUMNS, nulls_last=True, maintain_order=True))
+
+
+@given(ROWS)
+def test_unique_is_without_repeats(rows: list[tuple[datetime, str, int | None]]) -> None:
+    assert is_unique(frame(rows), COLUMNS) == (len(set(rows)) == len(rows))
+
+
+@given(ROWS, ROWS)
+def test_without_leaves_the_others_in_their_order(
+    rows: list[tuple[datetime, str, int | None]], known: list[tuple[datetime, str, int | None]]
+) -> None:
+    expected = [row for row in rows if row not in known]
+    assert without(frame(rows), frame(known), COLUMNS, "time").rows() == expected
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=2))
+def test_nobody_is_behind_when_no_row_is_older_than_any_before_it(seconds: list[int], newest: list[int]) -> None:
+    def moments(values: list[int]) -> pl.Series:
+        return pl.Series([NOON + timedelta(seconds=value) for value in values], dtype=UTC_MICROSECONDS)
+
+    before = [max([*newest, *seconds[:place]], default=second) for place, second in enumerate(seconds)]
+    expected = all(latest - second <= 1 for latest, second in zip(before, seconds, strict=True))
+    assert is_nobody_behind(moments(seconds), moments(newest), timedelta(seconds=1)) == expected
