@@ -36,11 +36,11 @@ LATENCIES_MAXIMUM = 2000
 SWIFT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu.xid", ("gpu_event",)),
     ("power.sag", ("power",)),
-    ("coolant.leak", ("coolant_loop",)),
+    ("coolant.leak", ("coolant_loop", "maintenance")),
 )
+# job.heartbeat is not among them: a host whose beats stop while its GPUs report is not lost, and GPU rows are metrics.
 BEATS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("job.heartbeat", ("heartbeat", "job_event", "maintenance")),
-    ("power.domain_loss", ("power", "heartbeat", "job_event", "maintenance")),
+    ("power.domain_loss", ("power", "heartbeat", "job_event", "maintenance", "coolant_loop")),
 )
 
 
