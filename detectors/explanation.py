@@ -38,6 +38,7 @@ OVERHEATED = ("gpu_thermal_throttle", *SLOWED)
 BROKEN = ("gpu_fatal_error", "gpu_memory", "gpu_nvlink", "gpu_pcie", "gpu_power_brake", *OVERHEATED)
 LINKS = ("link_degraded", "link_flap", "link_down")
 JOBS = ("job_hang", "checkpoint_stale")
+READ_TOGETHER = ("gpu", "cold_plate")
 SILENT = ("telemetry_stale", "telemetry_frozen", "telemetry_implausible")
 
 EXPLAINS: tuple[Explains, ...] = (
@@ -162,7 +163,10 @@ def leans_on(topology: Topology, kind: str, entity: str, members: Iterable[str])
             return own, ("job", ("runs", entity)), *(("job", place) for place in _workplaces(topology, members))
         case "source":
             table, _, sender = entity.partition(":")
-            return own, *(("source", place) for place in _around(topology, SOURCE_KINDS.get(table, "device"), sender))
+            nearby = _around(topology, SOURCE_KINDS.get(table, "device"), sender)
+            # One GPU that hangs blocks the agent that reads all of its host (NVSentinel issue 1748).
+            read = topology.gpus_of_node(sender) if table in READ_TOGETHER else ()
+            return own, *(("source", place) for place in (*nearby, *(("gpu", gpu) for gpu in read)))
         case _:
             return (own,)
 

@@ -131,3 +131,14 @@ def test_a_cause_never_stands_lower_in_the_causal_order_than_its_symptoms():
         for over in OVER:
             for symptom in getattr(row, over):
                 assert all(CAUSE_BY_NAME[cause].order <= CAUSE_BY_NAME[symptom].order for cause in row.causes)
+
+
+def test_what_a_cause_explains_over_a_relation_is_said_in_one_row():
+    said = [(cause, over) for row in EXPLAINS for cause in row.causes for over in OVER if getattr(row, over)]
+    assert len(said) == len(set(said))
+
+
+def test_an_agent_that_a_dead_gpu_has_stalled_is_part_of_the_gpus_incident():
+    dead = finding(5, "gpu_fallen_off_bus", "n01/3", onset=5)
+    incident = play(dead, finding(70, "telemetry_stale", "gpu:n01", onset=10), until=200).only()
+    assert (incident.cause, incident.symptoms) == ("gpu_fallen_off_bus", (("source", "gpu:n01"),))
