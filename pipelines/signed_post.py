@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-import httpx
-
 PAUSES_SECONDS = (0.2, 1.0, 3.0)
 Reached = Literal["taken", "not_reached", "refused", "unknown"]
 
@@ -50,6 +48,8 @@ class SignedPost:
         return reply
 
     def _once(self, body: bytes, key: str) -> Reply:
+        import httpx  # noqa: PLC0415  # costs every command a fifth of a second, and few need it
+
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         if self.secret:
             headers["X-Hotspare-Signature"] = signature(self.secret, body, int(self.clock()))

@@ -7,7 +7,6 @@ from datetime import timedelta
 import dataframely as dy
 import numpy as np
 import polars as pl
-from sklearn.ensemble import IsolationForest
 
 from detectors.baselines.gpu_rows import METRICS, STATE, kept, samples_of, state_of, statements
 from detectors.contract import Context, Detection, ordered
@@ -46,6 +45,8 @@ class Forest:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
+        from sklearn.ensemble import IsolationForest  # noqa: PLC0415  # costs a command two seconds, and few need it
+
         samples = samples_of(tables[Gpu])
         learned_until = context.began + timedelta(seconds=self.fit_seconds)
         remembered = kept(state, "row").select("time", *METRICS, "entity", "tick")

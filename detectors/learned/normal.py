@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import fdtri, stdtrit  # type: ignore[import-untyped]  # scipy ships no types
 
 from detectors.learned.training import Unfit, kept_windows, steady_rows
 from detectors.learned.windows import Columns, Values, centre_and_scale, wandering
@@ -151,16 +150,23 @@ def _model(learned: Values, names: tuple[str, ...], columns: Columns, origin: Va
             float(np.quantile((along[:, components:] ** 2).sum(axis=1), seen)),
         ),
         z2_limit=max(
-            float((1 + 1 / windows) * stdtrit(windows - 1, 1 - share / 2 / len(names)) ** 2),
+            float((1 + 1 / windows) * _quantiles().stdtrit(windows - 1, 1 - share / 2 / len(names)) ** 2),
             float(np.quantile(((standing / deviation) ** 2).max(axis=1), seen)),
         ),
     )  # fmt: skip
 
 
+def _quantiles() -> Any:
+    """scipy.special, whose import costs every command a second though only fitting needs it."""
+    from scipy import special  # type: ignore[import-untyped]  # noqa: PLC0415  # ships no types; see above
+
+    return special
+
+
 def _t2_limit(components: int, windows: float, share: float) -> float:
     """Hotelling's prediction limit for one more window after `windows` independent ones."""
     factor = components * (windows - 1) * (windows + 1) / (windows * (windows - components))
-    return float(factor * fdtri(components, windows - components, 1 - share))
+    return float(factor * _quantiles().fdtri(components, windows - components, 1 - share))
 
 
 def _q_limit(variances: Values, windows: float, share: float) -> float:
@@ -169,4 +175,4 @@ def _q_limit(variances: Values, windows: float, share: float) -> float:
         return float("inf")
     total, squares = float(variances.sum()), float((variances**2).sum())
     freedom = total**2 / squares
-    return float(squares / total * freedom * fdtri(freedom, windows - 1, 1 - share))
+    return float(squares / total * freedom * _quantiles().fdtri(freedom, windows - 1, 1 - share))

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import structlog
 import typer
-import uvicorn
 
 from pipelines.cli.notify import keep_telling
 from pipelines.cli.output import Refused, SettingsFile, console
@@ -22,7 +21,6 @@ from pipelines.cli.session import operations_store, settings_at
 from pipelines.lease import ingesting
 from pipelines.serve.dagster_child import reporting
 from pipelines.serve.service import Service
-from pipelines.web.console import console_app
 
 log = structlog.get_logger()
 STOP_SECONDS = 4.5
@@ -36,6 +34,10 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line.")] = False,
 ) -> int:
     """Watch Kafka until stopped; the console is at http://HOST:PORT, with /healthz, /readyz and /metrics."""
+    import uvicorn  # noqa: PLC0415  # costs every command a fifth of a second, and few need it
+
+    from pipelines.web.console import console_app  # noqa: PLC0415  # costs every command a fifth of a second, and few need it
+
     chosen = settings_at(settings)
     if as_json:
         _log_json()

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-import httpx
 import msgspec
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -62,6 +61,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 def asked(server: str) -> Answer:
     """Raises Refused where nobody answers, or somebody else."""
+    import httpx  # noqa: PLC0415  # costs every command a fifth of a second, and few need it
+
     try:
         found = httpx.get(f"{server}/api/incidents?resolved={RESOLVED_SHOWN}", timeout=ANSWER_SECONDS)
         found.raise_for_status()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-import httpx
 import msgspec
 
 from pipelines.notify.page import Page
@@ -41,6 +40,8 @@ class Alertmanager:
     resends: bool = True
 
     def tell(self, page: Page, now: datetime) -> str | None:
+        import httpx  # noqa: PLC0415  # costs every command a fifth of a second, and few need it
+
         alert: dict[str, Any] = {
             "labels": page.labels,
             "annotations": {"summary": page.title, "description": page.text, "runbook_url": page.runbook},

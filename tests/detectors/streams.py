@@ -124,6 +124,6 @@ def _simulated(scenario: Scenario) -> Stream:
 
 
 def short_scenarios() -> tuple[str, ...]:
-    """Every scenario of the project and of the tests that one can run in a second or two."""
+    """Every scenario of the project and of the tests that one can run in a second or two, but those of history."""
     own = (path.stem for path in sorted(OWN_SCENARIOS.glob("*.toml")))
-    return (*(name for name in scenario_names() if name not in LONG), *own)
+    return (*(name for name in scenario_names() if name not in LONG and "/" not in name), *own)

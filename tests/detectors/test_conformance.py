@@ -32,7 +32,11 @@ from tests.detectors.conformance_checks import (
 )
 from tests.detectors.streams import EVERY_TABLE, stream_of
 
-every_detector = pytest.mark.parametrize("detector", CATALOG, ids=lambda detector: detector.name)
+# One worker takes all tests of a detector, so that its stream is simulated once.
+every_detector = pytest.mark.parametrize(
+    "detector",
+    [pytest.param(each, id=each.name, marks=pytest.mark.xdist_group(each.name)) for each in CATALOG],
+)
 few = settings(
     max_examples=4, derandomize=True, deadline=None, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -12,6 +12,7 @@ from kafka.errors import KafkaTimeoutError
 from tests.kafka.broker import Broker, MissingBroker, start_broker
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker takes all tests of this folder, so that a run has one broker."""
     here = Path(__file__).parent
