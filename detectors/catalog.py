@@ -102,3 +102,14 @@ CATALOG: tuple[Detector, ...] = (
     SaturatedCounters(),
     ClockSkew(),
 )
+
+# These judge rows and no deadline: without a row they say nothing and keep their state, however late it is. So nobody
+# need ask them then, which is most of what a step of few rows costs.
+ROWS_ALONE: frozenset[str] = frozenset({
+    "coolant.air", "coolant.chemistry", "coolant.flow_restricted", "coolant.heat_exchanger", "fabric.bit_errors",
+    "fabric.congestion", "fabric.contaminated_connector", "fabric.error_origin", "fabric.fec_tail",
+    "fabric.fiber_bend", "fabric.laser_aging", "fabric.link_flap", "fabric.optic_power", "fabric.slow_hop",
+    "fiber.event_loss", "fiber.macrobend", "gpu.clock_loss", "gpu.pcie_link", "gpu.power_brake", "gpu.row_remap",
+    "gpu.thermal_throttle", "hardware.health", "power.breaker_load", "power.sag", "telemetry.clock_skew",
+    "telemetry.frozen", "telemetry.saturated",
+})  # fmt: skip

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from detectors.catalog import ROWS_ALONE
 from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
@@ -172,6 +173,9 @@ class Engine:
         states: dict[str, pl.DataFrame] = {}
         for detector in self.detectors:
             tables = {schema: rows[schema] for schema in detector.reads}
+            if detector.name in ROWS_ALONE and all(frame.is_empty() for frame in tables.values()):
+                states[detector.name] = state.detectors[detector.name]
+                continue
             detection = detector.detect(tables, state.detectors[detector.name], context)
             said.append(detection.findings)
             states[detector.name] = detection.state

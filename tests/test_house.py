@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,14 @@ def test_the_lock_pins_everything_with_hashes_and_names_no_address() -> None:
     assert [line for line in requirements if "==" not in line or "--hash=sha256:" not in line] == []
     assert "://" not in lock
     assert "--index" not in lock
+
+
+def test_importing_the_catalogue_computes_nothing() -> None:
+    """A Polars expression at import starts its threads; a process that forks after that, as Dagster's do, hangs."""
+    count = "len(os.listdir('/proc/self/task'))"
+    program = (
+        f"import os, polars, numpy, dataframely; before = {count}; import detectors.catalog, replay.simulate; "
+        f"print({count} - before)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert int(told.stdout) <= 1  # pyarrow has one of its own

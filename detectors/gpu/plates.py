@@ -106,11 +106,16 @@ def _with_plates(done: pl.DataFrame, context: Context) -> pl.DataFrame:
     )  # fmt: skip
 
 
-_EMPTY = pl.DataFrame(
-    schema={"node": pl.String(), "cdu": pl.String(), "gpu": pl.Int64(), "time": UTC_MICROSECONDS, **READINGS}
-)
+# Of schemas alone: an expression that ran here would start Polars' threads, and a process that forks after that hangs.
 _NOTHING = Together(
-    gpus=_EMPTY.select("gpu", "cdu", "time", *(name for name in READINGS if name not in LOOP_READINGS), "node"),
-    loops=_EMPTY.select("time", *LOOP_READINGS, "cdu"),
+    gpus=pl.DataFrame(
+        schema={
+            "gpu": pl.Int64(), "cdu": pl.String(), "time": UTC_MICROSECONDS,
+            **{name: kind for name, kind in READINGS.items() if name not in LOOP_READINGS}, "node": pl.String(),
+        }
+    ),
+    loops=pl.DataFrame(
+        schema={"time": UTC_MICROSECONDS, **{name: READINGS[name] for name in LOOP_READINGS}, "cdu": pl.String()}
+    ),
     waiting=pl.DataFrame(schema=PENDING_COLUMNS),
-)
+)  # fmt: skip

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from detectors.catalog import CATALOG
+from detectors.catalog import CATALOG, ROWS_ALONE
+from detectors.contract import FINDING_COLUMNS, Detection
 from schemas.tables import TABLE_BY_SCHEMA, empty
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, topology_from_frames
 from tests.detectors.conformance_checks import (
@@ -68,6 +69,16 @@ def test_batches_of_one_sample_time_give_the_same(detector):
 def test_empty_batches_change_nothing(detector):
     stream, said_at = fault_of(detector)
     check_cut(detector, stream, [stream.began, stream.began, said_at, said_at, stream.ends])
+
+
+@pytest.mark.parametrize("detector", [each for each in CATALOG if each.name in ROWS_ALONE], ids=lambda each: each.name)
+def test_one_that_judges_rows_alone_need_not_be_asked_without_any(detector):
+    stream, said_at = fault_of(detector)
+    nothing = with_tables(stream, {table.name: empty(table) for table in EVERY_TABLE})
+    for at in (stream.began, said_at, stream.ends):
+        state = stream.step(detector, pl.DataFrame(schema=detector.keeps), stream.began, at).state
+        later = nothing.step(detector, state, at, at + timedelta(hours=1))
+        same(later, Detection(pl.DataFrame(schema=FINDING_COLUMNS), state))
 
 
 @every_detector

@@ -22,7 +22,7 @@ def test_the_code_location_loads():
     dg.Definitions.validate_loadable(defs)
 
 
-def test_assets_are_the_thirteen_tables_and_what_is_made_of_them(graph):
+def test_assets_are_the_tables_and_what_is_made_of_them(graph):
     made = {
         "quarantine",
         "late",
