@@ -1,7 +1,10 @@
-"""How property tests draw their examples."""
+"""How property tests draw their examples, and what no test leaves to the next."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
+import structlog
 from hypothesis import settings
 
 # The same examples on every run, so that a red run speaks of the change it ran for; HYPOTHESIS_PROFILE=explore looks
@@ -9,3 +12,10 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """The command line writes its log to what is standard error when it begins, and a test's own is closed after it."""
+    yield
+    structlog.reset_defaults()

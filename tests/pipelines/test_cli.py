@@ -1,6 +1,7 @@
 """The command line as a person or a script meets it: exit codes, one clear line, JSON that programs can read."""
 
 import json
+import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -72,14 +73,27 @@ def test_ingesting_the_same_recording_again_takes_nothing(tmp_path: Path) -> Non
     assert [one["cause"] for one in listed] == ["coolant_pump_failure"]
 
 
-def test_a_person_acknowledges_notes_and_silences(tmp_path: Path) -> None:
-    hotspare("ingest", "--from", "pump_failure", folder=tmp_path)
-    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=tmp_path).stdout)["incidents"]
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the stores of one pump failure."""
+    folder = tmp_path_factory.mktemp("ingested")
+    hotspare("ingest", "--from", "pump_failure", folder=folder)
+    return folder
+
+
+@pytest.fixture
+def stores(ingested: Path, tmp_path: Path) -> Path:
+    """The same for one test."""
+    return Path(shutil.copytree(ingested, tmp_path / "stores"))
+
+
+def test_a_person_acknowledges_notes_and_silences(stores: Path) -> None:
+    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=stores).stdout)["incidents"]
     short = listed["id"][:8]
-    hotspare("incidents", "ack", short, "--by", "ada", "-m", "on it", folder=tmp_path)
-    hotspare("incidents", "note", short, "pump 2 takes over", "--by", "ada", folder=tmp_path)
-    hotspare("incidents", "silence", "cause=coolant_pump_failure", "--by", "ada", folder=tmp_path)
-    shown = json.loads(hotspare("incidents", "show", short, "--json", folder=tmp_path).stdout)
+    hotspare("incidents", "ack", short, "--by", "ada", "-m", "on it", folder=stores)
+    hotspare("incidents", "note", short, "pump 2 takes over", "--by", "ada", folder=stores)
+    hotspare("incidents", "silence", "cause=coolant_pump_failure", "--by", "ada", folder=stores)
+    shown = json.loads(hotspare("incidents", "show", short, "--json", folder=stores).stdout)
     assert shown["state"] == "acknowledged"
     assert [remark["text"] for remark in shown["remarks"]] == ["on it", "pump 2 takes over"]
     assert shown["actions"]
@@ -207,11 +221,10 @@ def test_history_is_never_acted_upon_even_where_actions_are_enforced(tmp_path: P
     assert not (tmp_path / "var" / "actions.jsonl").exists()
 
 
-def test_a_name_is_never_markup(tmp_path: Path) -> None:
-    hotspare("ingest", "--from", "pump_failure", folder=tmp_path)
-    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=tmp_path).stdout)["incidents"]
-    assert "[/red]" in hotspare("incidents", "ack", listed["id"], "--by", "[/red]", folder=tmp_path).stdout
-    assert "[/red]" in hotspare("breaker", "reset", "--reason", "x", "--by", "[/red]", folder=tmp_path).stdout
+def test_a_name_is_never_markup(stores: Path) -> None:
+    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=stores).stdout)["incidents"]
+    assert "[/red]" in hotspare("incidents", "ack", listed["id"], "--by", "[/red]", folder=stores).stdout
+    assert "[/red]" in hotspare("breaker", "reset", "--reason", "x", "--by", "[/red]", folder=stores).stdout
 
 
 def test_without_a_terminal_text_is_plain(tmp_path: Path) -> None:
@@ -220,10 +233,9 @@ def test_without_a_terminal_text_is_plain(tmp_path: Path) -> None:
     assert "coolant_pump_failure" in text
 
 
-def test_an_incident_is_shown_with_what_was_seen_and_with_the_ids_of_its_actions_as_planned(tmp_path: Path) -> None:
-    hotspare("ingest", "--from", "pump_failure", folder=tmp_path)
-    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=tmp_path).stdout)["incidents"]
-    shown = hotspare("incidents", "show", listed["id"], folder=tmp_path).stdout
+def test_an_incident_is_shown_with_what_was_seen_and_with_the_ids_of_its_actions_as_planned(stores: Path) -> None:
+    (listed,) = json.loads(hotspare("incidents", "list", "--json", folder=stores).stdout)["incidents"]
+    shown = hotspare("incidents", "show", listed["id"], folder=stores).stdout
     assert "flow_liters_per_minute" in shown
     assert "act-" in shown
     assert shown.index("raise_flow") < shown.index("cap_power") < shown.index("staged_shutdown")
