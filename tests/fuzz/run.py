@@ -6,9 +6,11 @@ built for Linux only.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import atheris
@@ -98,13 +100,17 @@ def main() -> int:
         fuzz(next(form for form in FORMATS if form.name == given.format), given.seconds, given.crashes)
         return 0
     failed = []
-    for form in fuzzed():
+
+    def run(form: Format) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tests.fuzz.run", "--format", form.name, "--seconds", str(given.seconds),
                    "--crashes", str(given.crashes)]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # most of it is the start of each process
+        finished = list(zip(fuzzed(), pool.map(run, fuzzed()), strict=True))
+    for form, done in finished:
         runs = next((line.split()[-1] for line in done.stderr.splitlines() if "number_of_executed_units" in line), "?")
         sys.stdout.write(f"{form.name}: {'good' if done.returncode == 0 else 'CRASH'}, {runs} inputs\n")
-        sys.stdout.flush()
         if done.returncode:
             failed.append(form.name)
             sys.stdout.write(done.stderr[-3000:] + done.stdout[-1000:] + "\n")
