@@ -48,7 +48,7 @@ def export(
         incident=incident.id, starts_at=max(begin, earliest), ends_at=end, name=cluster.topology.name,
         gpus_per_node=cluster.topology.gpus_per_node, intervals=dict(cluster.intervals_seconds),
         settings=settings.model_dump(mode="json", include={"detectors", "recovery"}), versions=versions(),
-        sliced=part.topology.nodes.height < cluster.topology.nodes.height, late_rows=_late(telemetry, begin, end),
+        sliced=bool(part.names), late_rows=_late(telemetry, begin, end),
     )  # fmt: skip
     actions = Ledger(operations).actions(limit=None)
     return Bundle(
@@ -94,7 +94,9 @@ def _rows(
 
 
 def _shares(incident: Incident, part: Slice) -> bool:
-    """Whether its root lies in the slice."""
+    """Whether its root lies in the slice, or the slice is all there is."""
+    if not part.names:
+        return True
     inside = {name for names in part.names.values() for name in names}
     return any(root in inside or root.partition("/")[0] in inside for root in incident.roots)
 

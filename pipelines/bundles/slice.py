@@ -13,12 +13,13 @@ from schemas.topology import Topology, node_of
 
 # A node's peers are those of the smallest domain around it that has others; all of its feeds and its loop come along.
 PEER_DOMAINS = ("pdu", "cdu", "superblock")
+TOGETHER = 4  # nodes; fewer that fall silent at once are lost, whoever goes on (detectors/together.py)
 
 
 @dataclass(frozen=True)
 class Slice:
     """topology: nodes and links of the slice. names: by source column of the tables, whose rows are taken; a column
-    that is not there (jobs, maintenance) is taken whole.
+    that is not there (jobs, maintenance) is taken whole. No names at all: everything is.
     """
 
     topology: Topology
@@ -48,6 +49,9 @@ def slice_of(incident: Incident, topology: Topology, more: Sequence[str] = ()) -
     for kind, entity in touched:
         if kind in {"cdu", "pdu"}:
             nodes.update(topology.nodes_by_domain.get((kind, entity), ()))
+    nodes.update(_neighbours(topology, involved))
+    if len(nodes) >= topology.nodes.height:
+        return Slice(topology, {})  # no part, but all of it
     named = {entity for kind, entity in touched if kind in {"link", "cable"}}
     switches = {entity for kind, entity in touched if kind == "switch"}
     ends = pl.col("a").str.split("/").list.first().is_in(list(nodes)) | pl.col("b").is_in(list(switches))
@@ -79,6 +83,19 @@ def _entities(incident: Incident) -> tuple[tuple[str, str], ...]:
         found.extend((each, sender) for each in ("node", "switch", "cdu", "pdu"))
         found.append(("node", node_of(sender)))
     return tuple(dict.fromkeys(found))
+
+
+def _neighbours(topology: Topology, involved: Sequence[str]) -> list[str]:
+    """Whether a silence is a domain's or the collector's is told by who goes on: three such nodes for each involved,
+    of the same pods first.
+    """
+    if len(involved) < TOGETHER:
+        return []
+    pods = {topology.node_rows[node]["pod"] for node in involved if node in topology.node_rows}
+    near = topology.nodes.sort(~pl.col("pod").is_in(list(pods)).fill_null(value=True), maintain_order=True)
+    gone = set(involved)
+    others = [node for node in near["node"].to_list() if node not in gone]
+    return others[: 3 * len(involved)]
 
 
 def _peers(topology: Topology, node: str) -> tuple[str, ...]:
