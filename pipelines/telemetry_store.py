@@ -205,9 +205,7 @@ class TelemetryStore:
     def window(self, table: str, starts_at: datetime, ends_at: datetime) -> pl.DataFrame:
         """Rows of a telemetry table with starts_at <= time < ends_at, live and sealed."""
         column = next(entry.time for entry in TABLES if entry.name == table)
-        return self.query(
-            f"select * from {table} where {column} >= ? and {column} < ? order by {column}", [starts_at, ends_at]
-        )
+        return self.window_of(table, starts_at, ends_at, column=column)
 
 
 @contextmanager

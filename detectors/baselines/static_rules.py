@@ -18,7 +18,6 @@ SLOT = pl.concat_str("node", pl.lit("/"), "gpu")
 # NVIDIA's catalogue through gpud: XIDs that ask for a reset, a reboot or an inspection.
 FATAL_XIDS = (46, 48, 62, 64, 74, 79, 95, 109, 119, 120, 136, 140, 143)
 LINK_DOWN_SECONDS = 30.0  # NVIDIA health validation: one outage of 30 s is fatal
-STALE_SECONDS = 60.0
 PLAIN = pl.Schema({**LEVEL_COLUMNS, "rule": pl.String()})
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pipelines import counterfactual
 from pipelines.bundles.bundle import decode, is_bundle
 from pipelines.cli.bundles import verify as verify_bundle
 from pipelines.cli.heard import HeardSource
@@ -77,10 +78,7 @@ def needs_person(tally: Tally) -> bool:
 
 def fired(tally: Tally) -> list[Incident]:
     """Incidents that fired, by when; a suspect that came to nothing is not one."""
-    return sorted(
-        (incident for incident in tally.incidents.values() if incident.state != "suspect" and not incident.merged_into),
-        key=lambda incident: (incident.detected_at, incident.id),
-    )
+    return counterfactual.fired(tally.incidents.values())
 
 
 def replay_document(tally: Tally) -> dict[str, Any]:
