@@ -94,7 +94,7 @@ class Pseudonyms:
 
 def anonymised(bundle: Bundle) -> Bundle:
     """The same bundle under pseudonyms. Ids of incidents and actions, which come from names, are made anew."""
-    names = Pseudonyms(_names(bundle), {one.by for one in bundle.remarks} | _people(bundle))
+    names = Pseudonyms(_names(bundle), {one.by for one in bundle.remarks})
     incidents = {one.id: _incident(one, names) for one in bundle.incidents}
     ids = {old: new.id for old, new in incidents.items()}
     actions = tuple(_action(one, names, ids) for one in bundle.actions)
@@ -140,12 +140,6 @@ def _names(bundle: Bundle) -> set[tuple[str, str]]:
             switches.update(("switch", name) for name in devices if name not in nodes | loops)
     topology_name = {("cluster", bundle.topology.name)} if bundle.topology.name else set()
     return found | switches | topology_name
-
-
-def _people(bundle: Bundle) -> set[str]:
-    frame = bundle.tables.get("maintenance")
-    columns = [] if frame is None else [name for name in ("by", "owner") if name in frame.columns]
-    return {name for column in columns for name in frame[column].drop_nulls().to_list()} if frame is not None else set()
 
 
 def _incident(incident: Incident, names: Pseudonyms) -> Incident:

@@ -2,7 +2,6 @@
 
 import platform
 import sys
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
@@ -35,7 +34,7 @@ def export(
         raise SourceError(f"{telemetry.path}: nothing is stored of the time of {incident.id}")
     end = min(end, cluster.until)
     part = slice_of(incident, cluster.topology, _colleagues(telemetry, incident, cluster.topology, begin, end))
-    tables = _telemetry(telemetry, part, begin, end)
+    tables = {table.name: _rows(telemetry, table, part, begin, end) for table in TABLES}
     if all(frame.is_empty() for frame in tables.values()):
         raise SourceError(f"{telemetry.path}: no telemetry of {begin:%Y-%m-%d %H:%M:%S} to {end:%H:%M:%S} is left")
     earliest = min(frame[table.time].min() for table in TABLES if not (frame := tables[table.name]).is_empty())  # type: ignore[type-var]  # times of rows that are there
@@ -48,7 +47,7 @@ def export(
         incident=incident.id, starts_at=max(begin, earliest), ends_at=end, name=cluster.topology.name,
         gpus_per_node=cluster.topology.gpus_per_node, intervals=dict(cluster.intervals_seconds),
         settings=settings.model_dump(mode="json", include={"detectors", "recovery"}), versions=versions(),
-        sliced=bool(part.names), late_rows=_late(telemetry, begin, end),
+        sliced=bool(part.names), late_rows=telemetry.window_of("late", begin, end).height,
     )  # fmt: skip
     actions = Ledger(operations).actions(limit=None)
     return Bundle(
@@ -81,16 +80,10 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def _telemetry(telemetry: TelemetryStore, part: Slice, begin: datetime, end: datetime) -> Mapping[str, pl.DataFrame]:
-    return {table.name: _rows(telemetry, table, part.wanted(table), begin, end) for table in TABLES}
-
-
-def _rows(
-    telemetry: TelemetryStore, table: Table, wanted: tuple[str, ...] | None, begin: datetime, end: datetime
-) -> pl.DataFrame:
-    if wanted is None:
-        return telemetry.window_of(table.name, begin, end, column=table.time)
-    return telemetry.window_of(table.name, begin, end, column=table.time, where=(table.source, wanted))
+def _rows(telemetry: TelemetryStore, table: Table, part: Slice, begin: datetime, end: datetime) -> pl.DataFrame:
+    wanted = part.wanted(table)
+    where = None if wanted is None else (table.source, wanted)
+    return telemetry.window_of(table.name, begin, end, column=table.time, where=where)
 
 
 def _shares(incident: Incident, part: Slice) -> bool:
@@ -99,10 +92,6 @@ def _shares(incident: Incident, part: Slice) -> bool:
         return True
     inside = {name for names in part.names.values() for name in names}
     return any(root in inside or root.partition("/")[0] in inside for root in incident.roots)
-
-
-def _late(telemetry: TelemetryStore, begin: datetime, end: datetime) -> int:
-    return telemetry.window_of("late", begin, end).height
 
 
 def _remarks(operations: OperationsStore, incident: Incident) -> tuple[Saying, ...]:

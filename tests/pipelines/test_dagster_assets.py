@@ -147,7 +147,7 @@ def failed(place):
 def test_all_checks_pass_after_an_ingest(taken):
     place, _ = taken
     evaluations = checked(place)
-    assert len(evaluations) == 14 * 4
+    assert len(evaluations) == len(TABLE_BY_NAME) * 4
     assert {key for key, one in evaluations.items() if not one.passed} == set()
 
 
