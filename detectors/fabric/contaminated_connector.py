@@ -8,7 +8,7 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import FINDING_COLUMNS, Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import LANE, beside_far_end, beside_peers, with_link
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
@@ -68,8 +68,6 @@ class ContaminatedConnector:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: connector_contaminated."""
-        if tables[Optic].is_empty():  # time alone changes nothing
-            return Detection(pl.DataFrame(schema=FINDING_COLUMNS), state)
         told = tables[Optic].filter(
             pl.any_horizontal(pl.col("receive_power_dbm", "transmit_power_dbm").is_not_null())
         ).with_columns(LANE)  # fmt: skip
