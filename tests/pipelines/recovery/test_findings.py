@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, get_args
 
 import polars as pl
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from detectors.contract import FINDING_COLUMNS, Context
@@ -59,7 +59,11 @@ SAID = st.one_of(
 SEQUENCE = st.lists(st.tuples(SAID, st.booleans(), st.sampled_from([0.0, 1.0, 8.0, 45.0])), min_size=10, max_size=40)
 
 
+FLAPS = [(("link_flap", f"s{number:05}"), True, 1.0) for number in range(0, 32, 4)]  # more links than may be out
+
+
 @given(sequence=SEQUENCE, approving=st.booleans())
+@example(sequence=FLAPS, approving=True)
 @settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # shrinking: minutes
 def test_no_sequence_of_findings_exceeds_a_budget_the_breaker_or_the_two_person_rule(
     topology: Topology, sequence: list[Any], *, approving: bool
