@@ -6,11 +6,12 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from pipelines.telemetry_state import gather_state
 from schemas.finding import Finding, TelemetryHealth
 from schemas.intake import Late, Quarantine
 from schemas.tables import TABLES
 
-VERSION = 3
+VERSION = 5
 INTAKE: tuple[tuple[str, pl.Schema], ...] = tuple(
     (name, pl.Schema({column: kind.dtype for column, kind in schema.columns().items()}))
     for name, schema in (
@@ -140,4 +141,13 @@ def _grown(connection: duckdb.DuckDBPyConnection) -> None:
         connection.unregister("shape")
 
 
-MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (_first, _second, _grown)
+def _lags(connection: duckdb.DuckDBPyConnection) -> None:
+    """Outside events, and how much later than others' the rows of nodes came, since when (pipelines.source_lags)."""
+    _grown(connection)
+    connection.execute(
+        "create table if not exists source_lags (stream varchar, node varchar, since timestamptz, "
+        "lag_seconds double, primary key (stream, node, since))"
+    )
+
+
+MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (_first, _second, _grown, gather_state, _lags)

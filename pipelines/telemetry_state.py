@@ -1,5 +1,10 @@
-"""A stream's engine state in the telemetry store: each frame is a table, state."<stream>|<name>", to be looked at."""
+"""A stream's engine state in the telemetry store: one table a stream, state."<stream>", with a row for each frame.
 
+A frame is kept as Arrow IPC rather than as a table of its own: sixty tables of a few rows cost more to make than all
+that they hold, and a stored state is only ever read whole.
+"""
+
+import io
 from collections.abc import Mapping
 
 import duckdb
@@ -11,24 +16,19 @@ from pipelines.engine import SOURCE_COLUMNS, EngineState, identity_of
 from schemas.tables import INTAKE_TABLES, TABLES, Table
 
 SOURCES = "engine.sources"
+STATE_COLUMNS = pl.Schema({"name": pl.String(), "frame": pl.Binary()})
 
 
 def write_state(
     connection: duckdb.DuckDBPyConnection, stream: str, state: EngineState, known: EngineState | None = None
 ) -> None:
-    """Put the state in place of what is stored. Empty frames have no table. known: what is stored, where the caller has
-    just written it: a frame that is still the same object is not written again.
+    """Put the state in place of what is stored; empty frames are left out. known: what is stored, where the caller has
+    just written it: a frame that is still the same object is kept as it stands there.
     """
     frames = {name: frame for name, frame in _frames(state).items() if not frame.is_empty()}
     there, before = _names(connection, stream), {} if known is None else _frames(known)
-    for name, frame in frames.items():
-        if name in there and before.get(name) is frame:
-            continue
-        connection.register("incoming", frame)
-        connection.execute(f"create or replace table {_table(stream, name)} as select * from incoming")  # noqa: S608 quoted
-        connection.unregister("incoming")
-    for name in sorted(there - set(frames)):
-        connection.execute(f"drop table {_table(stream, name)}")
+    same = [name for name, frame in frames.items() if name in there and before.get(name) is frame]
+    _put(connection, stream, {name: frame for name, frame in frames.items() if name not in same}, same)
     connection.execute(
         "insert or replace into engine_state values (?, ?, ?, ?)",
         [stream, state.began, state.now, encode(state.correlation)],
@@ -45,8 +45,10 @@ def read_state(
     if not saved:
         return None
     began, now, correlation = saved[0]
-    names = sorted(_names(connection, stream))
-    frames = {name: connection.sql(f"select * from {_table(stream, name)}").pl() for name in names}  # noqa: S608 quoted
+    frames: dict[str, pl.DataFrame] = {}
+    if _exists(connection, stream):
+        rows = connection.execute(f"select name, frame from {_table(stream)}").fetchall()  # noqa: S608 quoted
+        frames = {name: pl.read_ipc(io.BytesIO(frame)) for name, frame in rows}
     pending = {
         table.name: _kept(frames.get(f"pending.{table.name}"), table.columns) for table in (*TABLES, *INTAKE_TABLES)
     }
@@ -61,9 +63,41 @@ def read_state(
 
 
 def drop_state(connection: duckdb.DuckDBPyConnection, stream: str) -> None:
-    for name in sorted(_names(connection, stream)):
-        connection.execute(f"drop table {_table(stream, name)}")
+    connection.execute(f"drop table if exists {_table(stream)}")
     connection.execute("delete from engine_state where stream = ?", [stream])
+
+
+def gather_state(connection: duckdb.DuckDBPyConnection) -> None:
+    """Up to version 3 of the store a frame was a table, state."<stream>|<name>"."""
+    streams = connection.execute("select stream from engine_state").fetchall()
+    tables = connection.execute("select table_name from duckdb_tables() where schema_name = 'state'").fetchall()
+    for (stream,) in streams:
+        mine = [name for (name,) in tables if name.startswith(f"{stream}|")]
+        frames = {name: connection.sql(f"select * from {_table(name)}").pl() for name in mine}  # noqa: S608 quoted
+        if mine:
+            _put(connection, stream, {name.removeprefix(f"{stream}|"): frame for name, frame in frames.items()}, [])
+        for name in mine:
+            connection.execute(f"drop table {_table(name)}")
+
+
+def _put(
+    connection: duckdb.DuckDBPyConnection, stream: str, frames: Mapping[str, pl.DataFrame], keep: list[str]
+) -> None:
+    """Make the stream's table anew: these frames, and those to keep as they stand in it."""
+    table = _table(stream)
+    packed = {"name": list(frames), "frame": [_packed(frame) for frame in frames.values()]}
+    connection.register("incoming", pl.DataFrame(packed, schema=STATE_COLUMNS))
+    rows = "select name, frame from incoming"
+    if keep:
+        rows += f" union all select name, frame from {table} where name in (select unnest(?))"  # noqa: S608 quoted
+    connection.execute(f"create or replace table {table} as {rows}", [keep] if keep else [])
+    connection.unregister("incoming")
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    packed = io.BytesIO()
+    frame.write_ipc(packed, compression="lz4")
+    return packed.getvalue()
 
 
 def _frames(state: EngineState) -> dict[str, pl.DataFrame]:
@@ -73,15 +107,19 @@ def _frames(state: EngineState) -> dict[str, pl.DataFrame]:
 
 
 def _names(connection: duckdb.DuckDBPyConnection, stream: str) -> set[str]:
-    rows = connection.execute(
-        "select table_name from duckdb_tables() where schema_name = 'state' and starts_with(table_name, ?)",
-        [f"{stream}|"],
-    ).fetchall()
-    return {name.removeprefix(f"{stream}|") for (name,) in rows}
+    if not _exists(connection, stream):
+        return set()
+    rows = connection.execute(f"select name from {_table(stream)}").fetchall()  # noqa: S608 quoted
+    return {name for (name,) in rows}
 
 
-def _table(stream: str, name: str) -> str:
-    quoted = f"{stream}|{name}".replace('"', '""')
+def _exists(connection: duckdb.DuckDBPyConnection, stream: str) -> bool:
+    sql = "select 1 from duckdb_tables() where schema_name = 'state' and table_name = ?"
+    return bool(connection.execute(sql, [stream]).fetchall())
+
+
+def _table(name: str) -> str:
+    quoted = name.replace('"', '""')
     return f'state."{quoted}"'
 
 

@@ -15,6 +15,7 @@ collector takes longer to look at them than everything else together (measured: 
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ import polars as pl
 from schemas.columns import UTC_MICROSECONDS
 from schemas.formats import payload
 from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, rejects_frame
-from schemas.formats.wire_columns import Rejected, column, conform
+from schemas.formats.wire_columns import Rejected, column, conform, inner_of
 from schemas.tables import TABLE_BY_NAME, Table
 
 NAME = "wire JSON"
@@ -82,13 +83,11 @@ def decode_json(
     names = tuple(table.columns)
     again: list[int] = []
     decoder = _decoder(table.name)
+    listed = [at for at, dtype in enumerate(table.columns.values()) if isinstance(dtype, pl.List)]
     for index, message in enumerate(messages):
         if len(message) > bytes_maximum:
             reason = f"message of {len(message)} bytes is over the limit of {bytes_maximum}"
             rejects.append((index, Reject(rule="message|size", reason=reason, raw=message)))
-            continue
-        if decoder is None:
-            again.append(index)
             continue
         try:
             values = msgspec.structs.astuple(decoder.decode(message))
@@ -99,7 +98,10 @@ def decode_json(
             reason = "the message says nothing: no column of the table, or only nulls"
             rejects.append((index, Reject(rule="message|object", reason=reason, raw=message)))
             continue
-        shape = tuple([type(value) is list for value in values])
+        shape = _shape(values, listed)
+        if shape is None:
+            again.append(index)
+            continue
         gathered = shapes.get(shape)
         if gathered is None:
             gathered = shapes[shape] = _Gathered(names, shape)
@@ -152,20 +154,34 @@ def decode(data: bytes, surroundings: Surroundings, *, table: Table) -> Decoded:
 
 
 @cache
-def _decoder(table_name: str) -> msgspec.json.Decoder[Any] | None:
-    """A decoder for messages of the table; None where a column holds lists, whose two meanings types cannot tell."""
+def _decoder(table_name: str) -> msgspec.json.Decoder[Any]:
+    """A decoder for messages of the table. What a list means in a column of lists its types leave open (_of_lists)."""
     fields: list[tuple[str, Any, Any]] = []
     for name, dtype in TABLE_BY_NAME[table_name].columns.items():
-        kind: Any
-        if isinstance(dtype, pl.List):
-            return None
-        if dtype == UTC_MICROSECONDS:
-            kind = int | str | list[int | str | None] | None
-        else:
-            kind = {pl.Float64(): float, pl.Int64(): int, pl.String(): str, pl.Boolean(): bool}[dtype]
-            kind = kind | list[kind | None] | None
-        fields.append((name, kind, None))
+        scalar: Any = _scalar(inner_of(dtype) if isinstance(dtype, pl.List) else dtype)
+        row: Any = list[scalar] if isinstance(dtype, pl.List) else scalar
+        fields.append((name, scalar | list[row | scalar | None] | None, None))
     return msgspec.json.Decoder(msgspec.defstruct(table_name, fields, forbid_unknown_fields=True, gc=False))
+
+
+def _scalar(dtype: pl.DataType) -> Any:
+    if dtype == UTC_MICROSECONDS:
+        return int | str
+    return {pl.Float64(): float, pl.Int64(): int, pl.String(): str, pl.Boolean(): bool}[dtype]
+
+
+def _shape(values: tuple[Any, ...], listed: list[int]) -> tuple[bool, ...] | None:
+    """Which values are lists with an element for each row. In a column that holds lists itself (`listed`) a list of
+    scalars is one row's value. None where a value there is neither, so that it must be looked at row by row.
+    """
+    shape = [type(value) is list for value in values]
+    for at in listed:
+        kinds = set(map(type, values[at])) if shape[at] else {type(values[at])}
+        if shape[at] and not kinds & {list, NoneType}:
+            shape[at] = False
+        elif not kinds <= {list, NoneType}:
+            return None
+    return tuple(shape)
 
 
 def _index(rejected: Rejected) -> int:

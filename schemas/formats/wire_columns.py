@@ -2,9 +2,11 @@
 
 import json
 import sys
+from itertools import accumulate, chain
 from typing import Any
 
 import polars as pl
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
 from schemas.columns import UTC_MICROSECONDS
 from schemas.formats.decoded import Reject
@@ -34,6 +36,8 @@ def column(name: str, values: list[Any], dtype: pl.DataType, *, trusted: bool) -
         wanted = pl.String() if any(isinstance(value, str) for value in values) else pl.Int64()
     if trusted or _fits(values, wanted):
         try:
+            if isinstance(dtype, pl.List):
+                return _lists(name, values, inner_of(dtype))
             return pl.Series(name, values, dtype=wanted, strict=True)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
             pass  # an integer of more than 64 bits, or times of both kinds: one by one, then
@@ -45,11 +49,20 @@ def _fits(values: list[Any], dtype: pl.DataType) -> bool:
     if isinstance(dtype, pl.List):
         lists = [value for value in values if value is not None]
         parts = [part for value in lists if isinstance(value, list) for part in value]
-        return all(isinstance(value, list) for value in lists) and set(map(type, parts)) <= _KINDS[_inner(dtype)]
+        return all(isinstance(value, list) for value in lists) and set(map(type, parts)) <= _KINDS[inner_of(dtype)]
     return set(map(type, values)) <= _KINDS[dtype] | {type(None)}
 
 
-def _inner(dtype: pl.List) -> pl.DataType:
+def _lists(name: str, values: list[list[Any] | None], inner: pl.DataType) -> pl.Series:
+    """Lists as one run of their parts and where each begins: Polars would make a series of every list."""
+    parts = pl.Series(list(chain.from_iterable(filter(None, values))), dtype=inner, strict=True)
+    ends = accumulate((len(value) if value else 0 for value in values), initial=0)
+    missing = pa.array([value is None for value in values])
+    offsets = pa.array(ends, pa.int64())
+    return pl.Series(name, pa.LargeListArray.from_arrays(offsets, parts.to_arrow(), mask=missing))
+
+
+def inner_of(dtype: pl.List) -> pl.DataType:
     return pl.Series([], dtype=dtype.inner).dtype
 
 
@@ -116,7 +129,7 @@ def _typed(series: pl.Series, dtype: pl.DataType) -> pl.Series:
 def _exact(value: Any, dtype: pl.DataType) -> Any:
     """The value when it is of the type, else None. A number that is written as a text is a text."""
     if isinstance(dtype, pl.List):
-        parts = [_exact(part, _inner(dtype)) for part in value] if isinstance(value, list) else [None]
+        parts = [_exact(part, inner_of(dtype)) for part in value] if isinstance(value, list) else [None]
         return None if None in parts else parts
     if dtype == pl.Int64:
         return _whole(value)

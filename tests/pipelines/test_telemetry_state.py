@@ -1,7 +1,9 @@
 """Engine state in the store: a frame that is the same object as when it was last written is left alone."""
 
+import io
 from pathlib import Path
 
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -33,16 +35,28 @@ def test_what_did_not_change_is_not_written_again(store: TelemetryStore) -> None
     (only,) = steps(engine(), batch(2, gpu=gpu_rows(gpu_row(1, celsius=95), gpu_row(3))))
     store.flush(STREAM, [only], {})
     with store.connected() as connection:
-        tables = [name for (name,) in connection.execute(
-            "select table_name from duckdb_tables() where schema_name = 'state'"
-        ).fetchall()]  # fmt: skip
-        for name in tables:
-            connection.execute(f'delete from state."{name}"')
+        connection.execute("update state.kafka set frame = 'as it stood'::blob")
     store.flush(STREAM, [only], {}, known=only.state)
-    assert tables
     with store.connected() as connection:
-        left = [connection.execute(f'select count(*) from state."{name}"').fetchall() for name in tables]
-    assert left == [[(0,)]] * len(tables)
+        left = connection.execute("select distinct frame from state.kafka").fetchall()
+    assert left == [(b"as it stood",)]
+
+
+def test_a_store_with_a_table_for_each_frame_goes_on_where_it_was(store: TelemetryStore) -> None:
+    (only,) = steps(engine(), batch(2, gpu=gpu_rows(gpu_row(1, celsius=95), gpu_row(3))))
+    store.flush(STREAM, [only], {})
+    with store.connected() as connection:
+        packed = connection.execute("select name, frame from state.kafka").fetchall()
+        connection.execute("drop table state.kafka")
+        for name, frame in packed:
+            connection.register("rows", pl.read_ipc(io.BytesIO(frame)))
+            connection.execute(f'create table state."kafka|{name}" as select * from rows')
+            connection.unregister("rows")
+        connection.execute("update schema_version set version = 3")
+    assert_stored(store, only.state)
+    with store.connected() as connection:
+        tables = connection.execute("select table_name from duckdb_tables() where schema_name = 'state'").fetchall()
+    assert tables == [("kafka",)]
 
 
 def test_a_state_written_beside_a_known_one_is_read_whole(store: TelemetryStore) -> None:
