@@ -31,6 +31,7 @@ from schemas.tables import TABLE_BY_NAME
 from schemas.topology import ALIAS_COLUMNS
 
 log = structlog.get_logger()
+TALLIED_MAXIMUM = 20_000  # incidents and actions that a tally remembers: a server runs for months
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,14 +223,21 @@ def _added(
         quarantined=tally.quarantined + step.quarantined.height,
         late=tally.late + step.late.height,
         ignored={key: tally.ignored.get(key, 0) + ignored.get(key, 0) for key in {**tally.ignored, **ignored}},
-        incidents={**tally.incidents, **{incident.id: incident for incident in step.incidents}},
-        actions=_latest((*tally.actions, *actions)),
+        incidents=_newest(tally.incidents, {incident.id: incident for incident in step.incidents}),
+        actions=_latest(tally.actions, actions),
         began=tally.began if tally.began is not None else step.state.began,
         now=step.state.now,
         elapsed_seconds=elapsed,
     )  # fmt: skip
 
 
-def _latest(actions: tuple[ActionRecord, ...]) -> tuple[ActionRecord, ...]:
-    """One record per request, the newest, in order of request."""
-    return tuple({record.request.id: record for record in actions}.values())
+def _newest(known: Mapping[str, Incident], fresh: Mapping[str, Incident]) -> Mapping[str, Incident]:
+    """In the order in which they were first told; the oldest forgotten past TALLIED_MAXIMUM."""
+    return dict(list({**known, **fresh}.items())[-TALLIED_MAXIMUM:]) if fresh else known
+
+
+def _latest(known: tuple[ActionRecord, ...], fresh: tuple[ActionRecord, ...]) -> tuple[ActionRecord, ...]:
+    """One record per request, the newest, in order of request; the oldest forgotten past TALLIED_MAXIMUM."""
+    if not fresh:
+        return known
+    return tuple({record.request.id: record for record in (*known, *fresh)}.values())[-TALLIED_MAXIMUM:]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipelines import stream as stream_module
 from pipelines import telemetry_store as module
 from pipelines.lease import Held, ingesting
 from pipelines.operations_store import OperationsStore
@@ -35,6 +36,15 @@ class Seconds:
             rows = gpu_rows(gpu_row(number, celsius=95))
             yield Arrival(batch=batch(number + 1, gpu=rows), offsets={("n", 0): number + 1})
             self.after(number)
+
+
+class OtherGpus(Seconds):
+    """Every second another GPU is hot."""
+
+    def arrivals(self, offsets: Offsets) -> Iterator[Arrival]:
+        for number in range(self.count):
+            rows = gpu_rows(gpu_row(number, gpu=number, celsius=95))
+            yield Arrival(batch=batch(number + 1, gpu=rows), offsets={("n", 0): number + 1})
 
 
 @pytest.fixture
@@ -97,6 +107,16 @@ def test_incidents_are_stored_before_the_flush(
     monkeypatch.setattr(module.TelemetryStore, "flush", watched)
     stream(Seconds(1), store, operations).run()
     assert seen == [1]
+
+
+def test_a_tally_of_months_keeps_the_newest_incidents(
+    store: TelemetryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_module, "TALLIED_MAXIMUM", 2)
+    operations = OperationsStore.open(tmp_path / "operations.sqlite")
+    tally = stream(OtherGpus(5), store, operations).run()
+    roots = {root for incident in tally.incidents.values() for root in incident.roots}
+    assert (roots, len(operations.incidents())) == ({"n00000/3", "n00000/4"}, 5)
 
 
 def test_a_stream_that_another_process_feeds_meanwhile_is_left_to_it(store: TelemetryStore, tmp_path: Path) -> None:
