@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint ui docs bench lock clean
+.PHONY: demo test lint ui docs bench soak lock clean
 
 demo: .venv/installed ## Replay an incident day through the Dagster assets into DuckDB and show what was found
 	@$(BIN)/hotspare demo
@@ -24,6 +24,9 @@ docs: .venv/installed ## Write the generated pages again
 
 bench: .venv/installed ## Costs at full size, as ratios to cluster time and to this machine's limits; minutes long
 	@$(BIN)/python -m tests.benchmarks.bench_cluster $(BENCH)
+
+soak: .venv/installed ## Half an hour of serve on a real broker at the full rate, with restarts and kills; SOAK="--minutes 5 --gpus 256"
+	@$(BIN)/python -m tests.benchmarks.soak $(SOAK)
 
 # Pins every version with its hashes, for every platform; no index or download address may be in it.
 lock:
