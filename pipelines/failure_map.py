@@ -6,8 +6,8 @@ from datetime import datetime
 
 from pipelines.operations_holds import Holds
 from pipelines.operations_store import OperationsStore
+from pipelines.recovery.degraded import ACTIVE
 from pipelines.recovery.ledger import Ledger
-from pipelines.recovery.recover import ACTIVE
 from schemas.incident import Incident
 from schemas.topology import Topology, node_of
 
@@ -49,11 +49,8 @@ def failure_map(store: OperationsStore, now: datetime) -> tuple[Entry, ...]:
     for record in Ledger(store).taken_out():
         if record.outcome == "dry-run":
             continue
-        if record.request.kind == "return_to_service":
-            out.pop(record.request.target, None)
-        else:
-            kind, state = words[record.request.kind]
-            out[record.request.target] = Entry(kind, record.request.target, state, record.at, record.request.id)
+        kind, state = words[record.request.kind]
+        out[record.request.target] = Entry(kind, record.request.target, state, record.at, record.request.id)
     held = [Entry("", hold.target, "held", hold.starts_at, hold.by) for hold in Holds(store).in_force(now)]
     return tuple(sorted([*entries, *out.values(), *held], key=lambda one: (one.kind, one.entity, one.since)))
 
@@ -63,10 +60,7 @@ def capacity(store: OperationsStore, topology: Topology) -> Capacity:
     compute = {node for node, row in topology.node_rows.items() if row["role"] != "spare"}
     lost = _lost(store.incidents(states=ACTIVE, limit=None), topology)
     drained = {record.request.target for record in Ledger(store).taken_out() if record.outcome == "done"} & compute
-    returned = {
-        record.request.target for record in Ledger(store).taken_out() if record.request.kind == "return_to_service"
-    }
-    lost.update(gpu for node in drained - returned for gpu in topology.gpus_of_node(node))
+    lost.update(gpu for node in drained for gpu in topology.gpus_of_node(node))
     stand_in = sum(spare.state == "allocated" for spare in store.spares()) * topology.gpus_per_node
     out = sum(node_of(gpu) in compute for gpu in lost)
     return Capacity(len(compute) * topology.gpus_per_node, out, stand_in)

@@ -9,6 +9,10 @@ from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore, content_id, insert_into, person
 from pipelines.operations_tables import HOLDS
 
+# Made once: every round of recovery asks it.
+IN_FORCE = sa.select(HOLDS).where(HOLDS.c.starts_at <= sa.bindparam("now"), HOLDS.c.ends_at > sa.bindparam("now"))
+IN_FORCE = IN_FORCE.order_by(HOLDS.c.ends_at, HOLDS.c.id)
+
 
 @dataclass(frozen=True)
 class Hold:
@@ -40,9 +44,8 @@ class Holds:
         return made
 
     def in_force(self, at: datetime) -> tuple[Hold, ...]:
-        wanted = sa.select(HOLDS).where(HOLDS.c.starts_at <= at, HOLDS.c.ends_at > at)
         with self.store.reading() as connection:
-            rows = connection.execute(wanted.order_by(HOLDS.c.ends_at, HOLDS.c.id)).mappings().all()
+            rows = connection.execute(IN_FORCE, {"now": at}).mappings().all()
         return tuple(Hold(**row) for row in rows)
 
     def release(self, target: str, at: datetime) -> int:

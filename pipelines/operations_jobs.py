@@ -10,6 +10,8 @@ from pipelines.operations_store import OperationsStore, insert_into
 from pipelines.operations_tables import JOBS
 from schemas.topology import node_of
 
+ROSTERS = sa.select(JOBS).order_by(JOBS.c.job)
+
 
 @dataclass(frozen=True)
 class Roster:
@@ -48,7 +50,7 @@ class Jobs:
 
     def running(self) -> Mapping[str, Roster]:
         with self.store.reading() as connection:
-            rows = connection.execute(sa.select(JOBS).order_by(JOBS.c.job)).mappings().all()
+            rows = connection.execute(ROSTERS).mappings().all()
         rosters = (
             Roster(row["job"], frozenset(map(node_of, row["members"])), row["checkpoint_interval_seconds"])
             for row in rows

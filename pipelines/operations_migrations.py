@@ -19,6 +19,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE deliveries (receiver TEXT NOT NULL, incident TEXT NOT NULL, said TEXT NOT NULL,
         at BIGINT NOT NULL, over BOOLEAN NOT NULL, PRIMARY KEY (receiver, incident))""",
     ),
+    (
+        "CREATE INDEX IF NOT EXISTS actions_kind ON actions (kind, at)",
+        "CREATE INDEX IF NOT EXISTS actions_target ON actions (target, kind, at)",
+        "ALTER TABLE actions ADD COLUMN is_out BOOLEAN NOT NULL DEFAULT FALSE",
+        """UPDATE actions SET is_out = TRUE WHERE kind IN ('drain_node', 'isolate_port')
+        AND outcome IN ('done', 'pending', 'failed', 'dry-run') AND NOT recoverable AND NOT EXISTS (
+        SELECT 1 FROM actions AS back WHERE back.target = actions.target AND back.kind = 'return_to_service'
+        AND back.at >= actions.at AND (back.outcome = 'done'
+        OR (back.outcome = 'dry-run' AND actions.outcome = 'dry-run')))""",
+        "CREATE INDEX actions_out ON actions (is_out, target)",
+    ),
 )
 
 

@@ -29,6 +29,10 @@ from pipelines.operations_tables import (
 )
 from schemas.incident import Incident, State
 
+# Asked in every round of recovery: a statement that is built anew costs more than its answer.
+LAST_OF_BREAKER = sa.select(BREAKER).order_by(BREAKER.c.sequence.desc()).limit(1)
+POOL = sa.select(SPARES).order_by(SPARES.c.node)
+
 
 @dataclass(frozen=True)
 class OperationsStore:
@@ -174,9 +178,8 @@ class OperationsStore:
     # The breaker
 
     def breaker(self) -> Breaker:
-        last = sa.select(BREAKER).order_by(BREAKER.c.sequence.desc()).limit(1)
         with self.reading() as connection:
-            row = connection.execute(last).mappings().one_or_none()
+            row = connection.execute(LAST_OF_BREAKER).mappings().one_or_none()
         if row is None:
             return Breaker(tripped=False, at=None, by="", reason="")
         return Breaker(tripped=row["event"] == "tripped", at=row["at"], by=row["by"], reason=row["reason"])
@@ -238,7 +241,7 @@ class OperationsStore:
 
     def spares(self) -> tuple[Spare, ...]:
         with self.reading() as connection:
-            rows = connection.execute(sa.select(SPARES).order_by(SPARES.c.node)).mappings().all()
+            rows = connection.execute(POOL).mappings().all()
         return tuple(Spare(**row) for row in rows)
 
     def allocate_spares(self, action: str, preferred: Sequence[str], count: int, at: datetime) -> tuple[str, ...]:

@@ -100,7 +100,11 @@ ACTIONS = sa.Table(
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False, comment="effects begun"),
     sa.Column("recoverable", sa.Boolean, nullable=False, comment="failed without effect, may be tried again"),
+    sa.Column("is_out", sa.Boolean, nullable=False, server_default=sa.false(), comment="took out what is out still"),
     sa.Index("actions_outcome", "outcome", "at"),
+    sa.Index("actions_kind", "kind", "at"),
+    sa.Index("actions_target", "target", "kind", "at"),
+    sa.Index("actions_out", "is_out", "target"),
 )  # fmt: skip
 
 ACTION_EVENTS = sa.Table(

@@ -1,34 +1,29 @@
 """How long a loop has, and how much flow a GPU needs: heat balance, nothing else. Pure.
 
-Numbers: a cold plate with its GPU holds about 510 J/K; a loaded H100 SXM draws 700 W at 65 C and shuts itself down at
-95 C; PG25 has 1.015 kg/L and 3,930 J/(kg K) (assumptions of domain.md 4.6, shown wherever the result is).
+The time left is that of detectors.coolant.time_left, which the pump detector reads too: a deadline for people and what
+the page says are one number. PG25 has 1.015 kg/L and 3,930 J/(kg K) (assumptions of domain.md 4.6).
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-PLATE_JOULES_PER_KELVIN = 510.0
-GPU_WATTS = 700.0
-LOADED_CELSIUS, THROTTLE_CELSIUS, SHUTDOWN_CELSIUS = 65.0, 87.0, 95.0
+from detectors.coolant import time_left
+
+GPU_WATTS = time_left.GPU_WATTS
 COOLANT_KILOGRAMS_PER_LITER, COOLANT_JOULES_PER_KILOGRAM_KELVIN = 1.015, 3930.0
 STAGE_SECONDS = 2.0  # a stage of a shutdown, its checkpoint included (ours)
-FLOW_THAT_HOLDS = 0.5  # with half of its flow a loop warms but finds a new balance below its limits (ours)
 
 
 def seconds_to_shutdown(values: Mapping[str, Any]) -> float | None:
-    """From detection until GPUs of the loop shut themselves down, by what the pump detector saw; None: no time to name.
+    """From detection until GPUs of the loop shut themselves down, as the pump detector said; None: they never do.
 
-    seconds_to_throttle stretched to the shutdown limit; else full power into the plates, less what the flow that is
-    left carries away.
+    For evidence without it: from full load on, with the share of flow that was seen, or with none at all.
     """
+    if "seconds_to_shutdown" in values:
+        return _number(values["seconds_to_shutdown"])
     flow, normal = _number(values.get("flow_liters_per_minute")), _number(values.get("normal_flow_liters_per_minute"))
     share = 0.0 if flow is None or not normal else max(0.0, flow / normal)
-    if share >= FLOW_THAT_HOLDS:
-        return None
-    throttle = _number(values.get("seconds_to_throttle"))
-    if throttle is not None:
-        return throttle * (SHUTDOWN_CELSIUS - LOADED_CELSIUS) / (THROTTLE_CELSIUS - LOADED_CELSIUS)
-    return PLATE_JOULES_PER_KELVIN * (SHUTDOWN_CELSIUS - LOADED_CELSIUS) / (GPU_WATTS * (1 - share))
+    return time_left.seconds_to_shutdown(share)
 
 
 def flow_liters_per_minute(watts: float = GPU_WATTS, rise_kelvin: float = 10.0) -> float:

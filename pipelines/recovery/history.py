@@ -26,7 +26,6 @@ class History:
     drained: dict[str, bool] = field(default_factory=dict)
     isolated: dict[str, tuple[str, bool]] = field(default_factory=dict)
     acted: dict[str, tuple[datetime, bool]] = field(default_factory=dict)
-    drains: dict[str, list[datetime]] = field(default_factory=dict)
     diagnosed: dict[tuple[str, bool], datetime] = field(default_factory=dict)
     spares_given: dict[tuple[str, bool], int] = field(default_factory=dict)
     spares_promised: int = 0
@@ -52,8 +51,6 @@ class History:
         """What leaves service, returns, or stands in."""
         kind, target, parameters = record.request.kind, record.request.target, record.request.parameters
         if kind == "drain_node":
-            if real:
-                self.drains.setdefault(target, []).append(record.at)
             self.drained[target] = real or self.drained.get(target, False)
         if kind == "isolate_port":
             self.isolated[target] = (str(parameters.get("cable")), real or self.isolated.get(target, ("", False))[1])
@@ -88,15 +85,6 @@ class History:
 
     def diagnosed_since(self, target: str, since: datetime, mode: Mode) -> bool:
         return any(self.diagnosed.get((target, real), since) > since for real in _counted(mode))
-
-    def lemons(self) -> set[str]:
-        """Nodes drained so often of late that they are no spare."""
-        since = self.now - timedelta(days=self.settings.lemon_window_days)
-        return {
-            node
-            for node, times in self.drains.items()
-            if sum(time > since for time in times) >= self.settings.lemon_drains
-        }
 
     def nodes_left(self, nodes: frozenset[str], mode: Mode) -> int:
         """How many of a job's nodes are not drained, with the spares that stand in for those that are."""

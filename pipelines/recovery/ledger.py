@@ -6,7 +6,7 @@ is what a crash left behind: its executor is asked, and it is never done a secon
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -17,11 +17,32 @@ from pipelines.operations_store import OperationsStore, insert_into, person
 from pipelines.operations_tables import ACTION_EVENTS, ACTIONS, APPROVALS
 from pipelines.recovery.executors.contract import ActionOutcome, Executor
 from pipelines.recovery.facts import Approval
+from pipelines.recovery.ledger_queries import (
+    APPROVALS_OF,
+    BROUGHT_BACK,
+    EFFECTIVE,
+    EVENT,
+    FINISH,
+    KNOWN,
+    LEMONS,
+    REMEMBERED,
+    TAKEN_OUT,
+    TAKES_OUT,
+    UNANSWERED,
+    WAITING,
+)
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRecord, ActionRequest, Outcome, action_id
 
-EFFECTIVE = ("done", "pending", "failed", "dry-run")
-OUT_UNTIL_RETURNED = ("drain_node", "isolate_port", "return_to_service")
+ASKED = tuple(field.name for field in fields(ActionRequest))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Actions by id, and which of them failed without effect and have tries left."""
+
+    records: dict[str, ActionRecord]
+    retryable: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -31,8 +52,14 @@ class Ledger:
     store: OperationsStore
 
     def known(self, ids: Collection[str]) -> dict[str, ActionRecord]:
-        wanted = sa.select(ACTIONS).where(ACTIONS.c.id.in_(list(ids)))
-        return {record.request.id: record for record in self._records(wanted)}
+        return self.standing(ids, 0).records
+
+    def standing(self, ids: Collection[str], attempts_maximum: int) -> Standing:
+        with self.store.reading() as connection:
+            rows = connection.execute(KNOWN, {"ids": list(ids)}).mappings().all()
+        again = (row for row in rows if row["outcome"] == "failed" and row["recoverable"])
+        retryable = frozenset(row["id"] for row in again if row["attempts"] < attempts_maximum)
+        return Standing({row["id"]: _record(row) for row in rows}, retryable)
 
     def actions(
         self, *, incident: str | None = None, outcomes: Collection[Outcome] | None = None, limit: int | None = 100
@@ -61,29 +88,33 @@ class Ledger:
         with self.store.reading() as connection:
             return tuple((at, mode, outcome, why) for at, mode, outcome, why in connection.execute(wanted))
 
-    def history(self, settings: RecoverySettings, now: datetime) -> tuple[ActionRecord, ...]:
-        """What the guard must remember, oldest first: drains and isolations for ever, the rest for its windows.
+    def history(self, settings: RecoverySettings, now: datetime, places: Collection[str]) -> tuple[ActionRecord, ...]:
+        """What the guard must remember to judge actions on these places, oldest first: all that happened within the
+        breaker's window, what is out until it returns, and what was done to the places within the longest window.
 
         A failure without effect is forgotten, so that trying again is not held up by itself.
         """
-        seconds = max(
-            settings.resets_window_days * 86400, settings.cooldown_seconds, settings.breaker_window_seconds,
-            settings.dry_run_counts_seconds,
-        )  # fmt: skip
-        recent = (ACTIONS.c.at > now - timedelta(seconds=seconds)) | ACTIONS.c.kind.in_(OUT_UNTIL_RETURNED)
-        happened = ACTIONS.c.outcome.in_(EFFECTIVE) & ~ACTIONS.c.recoverable
-        return self._records(sa.select(ACTIONS).where(recent, happened).order_by(ACTIONS.c.at, ACTIONS.c.id))
+        long_ago = max(settings.resets_window_days * 86400, settings.cooldown_seconds, settings.dry_run_counts_seconds)
+        since = {
+            "lately": settings.breaker_window_seconds, "long_ago": long_ago,
+            "promised_since": settings.dry_run_counts_seconds,
+        }  # fmt: skip
+        times = {name: now - timedelta(seconds=seconds) for name, seconds in since.items()}
+        return self._records(REMEMBERED, {**times, "places": list(places)})
+
+    def lemons(self, settings: RecoverySettings, now: datetime) -> frozenset[str]:
+        """Nodes drained so often of late that they are no spare."""
+        since = now - timedelta(days=settings.lemon_window_days)
+        with self.store.reading() as connection:
+            return frozenset(connection.scalars(LEMONS, {"since": since, "drains": settings.lemon_drains}))
 
     def taken_out(self) -> tuple[ActionRecord, ...]:
-        """Drains, isolations and returns that happened or were rehearsed, oldest first."""
-        happened = ACTIONS.c.kind.in_(OUT_UNTIL_RETURNED) & ACTIONS.c.outcome.in_(("done", "pending", "dry-run"))
-        return self._records(sa.select(ACTIONS).where(happened).order_by(ACTIONS.c.at, ACTIONS.c.id))
+        """Drains and isolations that happened (or were rehearsed) and that nothing has returned since, oldest first."""
+        return self._records(TAKEN_OUT)
 
     def close_open(self, incidents: Collection[str], at: datetime) -> None:
         """What still waited when its incident ended is not done any more: neither at its time nor when approved."""
-        waits = ACTIONS.c.outcome.in_(("scheduled", "waiting_approval"))
-        wanted = sa.select(ACTIONS).where(ACTIONS.c.incident.in_(list(incidents)), waits)
-        for record in self._records(wanted) if incidents else ():
+        for record in self._records(WAITING, {"incidents": list(incidents)}) if incidents else ():
             self._end(record, "cancelled", "the incident is over", at)
 
     def cancel(self, action: str, by: str, comment: str, at: datetime) -> ActionRecord:
@@ -108,12 +139,6 @@ class Ledger:
                 self._event(connection, record.request.id, {"mode": record.mode, **final})
             return self.known([record.request.id])[record.request.id]
 
-    def retryable(self, ids: Collection[str], attempts_maximum: int) -> frozenset[str]:
-        """Actions that failed without effect and have tries left."""
-        failed = (ACTIONS.c.outcome == "failed") & ACTIONS.c.recoverable & (ACTIONS.c.attempts < attempts_maximum)
-        with self.store.reading() as connection:
-            return frozenset(connection.scalars(sa.select(ACTIONS.c.id).where(ACTIONS.c.id.in_(list(ids)), failed)))
-
     def enter(self, record: ActionRecord, before: ActionRecord | None) -> bool:
         """Write a decision. False: another worker was first, and its word stands. `pending` is the intent to act."""
         begun = int(record.outcome == "pending")
@@ -121,43 +146,43 @@ class Ledger:
         asked = dict(vars(record.request))
         with self.store.writing() as connection:
             if before is None:
-                insert = insert_into(connection, ACTIONS).values(**asked, **decided, attempts=begun, recoverable=False)
-                written = connection.execute(
-                    insert.on_conflict_do_nothing(), execution_options={"preserve_rowcount": True}
-                )
+                row = {**asked, **decided, "attempts": begun, "recoverable": False, "is_out": _takes_out(record)}
+                insert = insert_into(connection, ACTIONS).on_conflict_do_nothing()
+                written = connection.execute(insert, row, execution_options={"preserve_rowcount": True})
             else:
                 same = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == before.outcome)
                 same &= (ACTIONS.c.at == before.at) & (ACTIONS.c.mode == before.mode)
                 change = sa.update(ACTIONS).where(same).values(
-                    **decided, parameters=asked["parameters"], attempts=ACTIONS.c.attempts + begun, recoverable=False
+                    **decided, parameters=asked["parameters"], attempts=ACTIONS.c.attempts + begun, recoverable=False,
+                    is_out=_takes_out(record),
                 )  # fmt: skip
                 written = connection.execute(change)
             if written.rowcount == 1:
                 self._event(connection, record.request.id, decided)
+                _bring_back(connection, record)
             return written.rowcount == 1
 
     def finish(self, action: str, outcome: ActionOutcome, at: datetime) -> ActionRecord:
         """Write what the executor answered. It outweighs an earlier guess that the action had failed."""
         result: Outcome = "done" if outcome.done else "failed"
-        owned = (ACTIONS.c.id == action) & ACTIONS.c.outcome.in_(("pending", "failed"))
         with self.store.writing() as connection:
             decided = self.known([action]).get(action)
-            why = outcome.detail or ("" if decided is None else decided.why)
-            changed: dict[str, Any] = {"outcome": result, "why": why, "at": at}
-            change = sa.update(ACTIONS).where(owned).values(**changed, recoverable=outcome.recoverable)
-            written = connection.execute(change)
+            assert decided is not None, f"{action} is finished without having been begun"
+            changed: dict[str, Any] = {"outcome": result, "why": outcome.detail or decided.why, "at": at}
+            ended = replace(decided, **changed)
+            effect = {"recoverable": outcome.recoverable, "is_out": _takes_out(ended) and not outcome.recoverable}
+            written = connection.execute(FINISH, {"action": action, **changed, **effect})
             assert written.rowcount == 1, f"{action} is finished without having been begun"
             self._event(connection, action, {"mode": "enforce", **changed})
-            return self.known([action])[action]
+            _bring_back(connection, ended)
+            return ended
 
     def resolve(
         self, executors: Mapping[str, Executor], settings: RecoverySettings, now: datetime
     ) -> tuple[ActionRecord, ...]:
         """Settle intents whose worker never came back, by asking who was to carry them out. Nothing is done again."""
-        before = now - timedelta(seconds=settings.unanswered_seconds)
-        wanted = sa.select(ACTIONS).where(ACTIONS.c.outcome == "pending", ACTIONS.c.at <= before)
         settled = []
-        for record in self._records(wanted.order_by(ACTIONS.c.at, ACTIONS.c.id)):
+        for record in self._records(UNANSWERED, {"before": now - timedelta(seconds=settings.unanswered_seconds)}):
             executor = executors.get(record.request.kind)
             answer = None if executor is None else executor.outcome_of(record.request.id)
             if answer is None:
@@ -201,23 +226,32 @@ class Ledger:
         return record
 
     def approvals(self, ids: Collection[str]) -> dict[str, tuple[Approval, ...]]:
-        wanted = sa.select(APPROVALS).where(APPROVALS.c.action.in_(list(ids))).order_by(APPROVALS.c.at)
         found: dict[str, tuple[Approval, ...]] = {}
         with self.store.reading() as connection:
-            for row in connection.execute(wanted):
+            for row in connection.execute(APPROVALS_OF, {"ids": list(ids)}):
                 said = Approval(row.by, row.verdict, row.comment, row.at)
                 found[row.action] = (*found.get(row.action, ()), said)
         return found
 
-    def _records(self, wanted: "sa.Select[Any]") -> tuple[ActionRecord, ...]:
+    def _records(self, wanted: "sa.Select[Any]", values: Mapping[str, Any] | None = None) -> tuple[ActionRecord, ...]:
         with self.store.reading() as connection:
-            return tuple(_record(row) for row in connection.execute(wanted).mappings())
+            return tuple(_record(row) for row in connection.execute(wanted, values or {}).mappings())
 
     @staticmethod
     def _event(connection: sa.Connection, action: str, decided: Mapping[str, Any]) -> None:
-        connection.execute(sa.insert(ACTION_EVENTS).values(action=action, **decided))
+        connection.execute(EVENT, {"action": action, **decided})
+
+
+def _takes_out(record: ActionRecord) -> bool:
+    return record.request.kind in TAKES_OUT and record.outcome in EFFECTIVE
+
+
+def _bring_back(connection: sa.Connection, record: ActionRecord) -> None:
+    if record.request.kind == "return_to_service" and record.outcome in ("done", "dry-run"):
+        real = record.outcome == "done"
+        connection.execute(BROUGHT_BACK, {"place": record.request.target, "by": record.at, "real": real})
 
 
 def _record(row: sa.RowMapping) -> ActionRecord:
-    request = ActionRequest(**{field.name: row[field.name] for field in fields(ActionRequest)})
+    request = ActionRequest(**{name: row[name] for name in ASKED})
     return ActionRecord(request=request, mode=row["mode"], outcome=row["outcome"], why=row["why"], at=row["at"])

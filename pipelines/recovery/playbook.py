@@ -147,5 +147,7 @@ PLAYBOOK: dict[str, tuple[Step, ...]] = {
     "telemetry_frozen": (ticket("values do not move: restart the exporter"),),
     "telemetry_implausible": (ticket("values out of range: check sensor and exporter"),),
     "counter_saturated": (ticket("counter stuck at its maximum: clear it"),),
+    "counter_stuck": (ticket("counter stands still and must not: restart the exporter, then the driver"),),
     "clock_skew": (ticket("source's clock is off: check its time service"),),
+    "source_restarted": (ticket("source restarts again and again: read its log"),),
 }  # fmt: skip

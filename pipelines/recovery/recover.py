@@ -12,24 +12,23 @@ from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.checks import Refusal
+from pipelines.recovery.degraded import ACTIVE, blind, degraded
 from pipelines.recovery.escalation import escalations
-from pipelines.recovery.executors.contract import Executor
+from pipelines.recovery.executors.contract import ActionOutcome, Executor
 from pipelines.recovery.facts import Facts
 from pipelines.recovery.guard import Decision, decide, mode_for
 from pipelines.recovery.history import History, history_from
-from pipelines.recovery.ledger import Ledger
-from pipelines.recovery.policy import plan, spares_of
+from pipelines.recovery.ledger import Ledger, Standing
+from pipelines.recovery.policy import plan
 from pipelines.recovery.returns import outstanding, returns
 from pipelines.recovery.settings import RecoverySettings
-from pipelines.recovery.spares import allocated, candidates, settle_pool
+from pipelines.recovery.spares import allocated, available, candidates, fill_pool, settle_pool
 from schemas.action import ActionRecord, ActionRequest
 from schemas.incident import Incident, State
 from schemas.topology import Topology, node_of
 
 INCIDENTS_AT_ONCE = 100  # bounds a transaction, and the number of parameters of a statement
-ACTIVE: tuple[State, ...] = ("suspect", "firing", "acknowledged", "mitigating")
 OVER: tuple[State, ...] = ("resolved",)
-TELEMETRY = ("telemetry_stale", "telemetry_frozen", "telemetry_implausible")
 OPEN = ("refused", "waiting_approval", "scheduled")  # no effect so far, and the case may change
 
 
@@ -54,18 +53,25 @@ def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own t
         some = incidents[begin : begin + INCIDENTS_AT_ONCE]
         work = _Work(
             ledger=ledger, topology=topology, settings=settings, executors=executors, now=now,
-            lost=_lost_nodes(some, topology), blind=_blind(incidents),
+            lost=_lost_nodes(some, topology), blind=blind(incidents),
         )  # fmt: skip
         requests = [request for incident in some for request in plan(incident, topology, settings)]
-        taken = _carry_out(requests, work)
+        stands = _carry_out(requests, work)
+        taken = _in_order(requests, stands)
+        further = _escalations(taken, stands, work)
         records.extend(taken)
-        records.extend(_carry_out(_escalations(taken, work), work))
+        records.extend(_in_order(further, _carry_out(further, work)))
     work = _Work(
         ledger=ledger, topology=topology, settings=settings, executors=executors, now=now, lost={},
-        blind=_blind(incidents),
+        blind=blind(incidents),
     )  # fmt: skip
-    records.extend(_carry_out(_returns(work), work))
+    due = _returns(work)
+    records.extend(_in_order(due, _carry_out(due, work)))
     return tuple(records)
+
+
+def _in_order(requests: Sequence[ActionRequest], stands: Standing) -> list[ActionRecord]:
+    return [stands.records[request.id] for request in requests]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,35 +86,50 @@ class _Work:
     lost: Mapping[str, frozenset[str]]
     blind: Mapping[str, Incident]
 
-    def history(self) -> History:
-        return history_from(self.ledger.history(self.settings, self.now), self.topology, self.settings, self.now)
+    def history(self, places: Iterable[str]) -> History:
+        """What bears on actions on these places."""
+        around = {place for target in places for place in (target, node_of(target))}
+        known = self.ledger.history(self.settings, self.now, around)
+        return history_from(known, self.topology, self.settings, self.now)
+
+    def standing(self, requests: Iterable[ActionRequest]) -> Standing:
+        return self.ledger.standing([request.id for request in requests], self.settings.attempts_maximum)
+
+    def write(self, ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> None:
+        for request, outcome in ended:
+            record = self.ledger.finish(request.id, outcome, self.now)
+            settle_pool(self.ledger.store, self.topology, record, self.now)
 
 
-def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> list[ActionRecord]:
-    """Where each request stands after as many rounds as its steps need."""
-    if not requests:
-        return []
-    ids = [request.id for request in requests]
-    undecided = _undecided(requests, work.ledger.known(ids), work)
-    while undecided:
-        claimed, undecided = _decide_round(undecided, work)
+def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> Standing:
+    """Where the requests stand after as many rounds as their steps need. The outcome of an effect is written together
+    with the decisions that wait for it, and before the next effect begins.
+    """
+    store = work.ledger.store
+    stands = work.standing(requests) if requests else Standing({}, frozenset())
+    undecided = _undecided(requests, stands, work)
+    if not undecided:
+        return stands
+    ended: list[tuple[ActionRequest, ActionOutcome]] = []
+    while undecided or ended:
+        with store.writing():
+            work.write(ended)
+            claimed, undecided = _decide_round(undecided, work) if undecided else ([], [])
+        ended = []
         for request in claimed:
-            outcome = work.executors[request.kind].apply(request)
-            record = work.ledger.finish(request.id, outcome, work.now)
-            settle_pool(work.ledger.store, work.topology, record, work.now)
-    stands = work.ledger.known(ids)
-    return [stands[identity] for identity in ids]
+            if ended:
+                with store.writing():
+                    work.write(ended)
+            ended = [(request, work.executors[request.kind].apply(request))]
+    return work.standing(requests)
 
 
-def _undecided(
-    requests: Sequence[ActionRequest], known: Mapping[str, ActionRecord], work: _Work
-) -> list[ActionRequest]:
+def _undecided(requests: Sequence[ActionRequest], stands: Standing, work: _Work) -> list[ActionRequest]:
     """New ones, and those without effect so far whose case may have changed."""
-    retryable = work.ledger.retryable([request.id for request in requests], work.settings.attempts_maximum)
 
     def is_open(request: ActionRequest) -> bool:
-        record = known.get(request.id)
-        if record is None or request.id in retryable or record.outcome in OPEN:
+        record = stands.records.get(request.id)
+        if record is None or request.id in stands.retryable or record.outcome in OPEN:
             return True
         return record.outcome in ("observed", "dry-run") and record.mode != mode_for(request, work.settings)
 
@@ -116,22 +137,23 @@ def _undecided(
 
 
 def _decide_round(requests: Sequence[ActionRequest], work: _Work) -> tuple[list[ActionRequest], list[ActionRequest]]:
-    """(requests whose effect is now ours to bring about, requests that wait for those). All or nothing is written."""
+    """(requests whose effect is now ours to bring about, requests that wait for those), inside one transaction."""
     claimed: list[ActionRequest] = []
     waiting: list[ActionRequest] = []
-    with work.ledger.store.writing():
-        facts, known = _facts(requests, work)
-        for request in _undecided(requests, known, work):  # again: another worker may have been first
-            behind = request.incident in {other.incident for other in waiting}  # steps keep their order
-            if behind or request.parameters.get("after") in {other.id for other in claimed}:
-                waiting.append(request)
-                continue
-            record = _settle(request, facts, known, work)
-            if record.why.startswith(Refusal.BREAKER_TRIPS):
-                facts = replace(facts, breaker=work.ledger.store.breaker())
-            if record.outcome == "pending":
-                claimed.append(record.request)
-                facts = replace(facts, spares_available=_spares_available(work))
+    facts, stands = _facts(requests, work)
+    known = stands.records
+    for request in _undecided(requests, stands, work):  # again: another worker may have been first
+        behind = request.incident in {other.incident for other in waiting}  # steps keep their order
+        if behind or request.parameters.get("after") in {other.id for other in claimed}:
+            waiting.append(request)
+            continue
+        record = _settle(request, facts, known, work)
+        if record.why.startswith(Refusal.BREAKER_TRIPS):
+            facts = replace(facts, breaker=work.ledger.store.breaker())
+        if record.outcome == "pending":
+            claimed.append(record.request)
+            if request.kind == "allocate_spare":
+                facts = replace(facts, spares_available=available(work.ledger.store))
     return claimed, waiting
 
 
@@ -156,27 +178,29 @@ def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord]
     return record
 
 
-def _facts(requests: Sequence[ActionRequest], work: _Work) -> tuple[Facts, dict[str, ActionRecord]]:
-    store, ids = work.ledger.store, {request.id for request in requests}
+def _facts(requests: Sequence[ActionRequest], work: _Work) -> tuple[Facts, Standing]:
+    store, kinds = work.ledger.store, {request.kind for request in requests}
     earlier = {str(request.parameters["after"]) for request in requests if "after" in request.parameters}
-    if any(request.kind in ("allocate_spare", "drain_node") for request in requests):
-        store.add_spares(spares_of(work.topology), work.now)
-    known = work.ledger.known(ids | earlier)
+    ids = {request.id for request in requests}
+    if kinds & {"allocate_spare", "drain_node"}:
+        fill_pool(store, work.topology, work.now)
+    stands = work.ledger.standing(ids | earlier, work.settings.attempts_maximum)
     facts = Facts(
-        now=work.now, topology=work.topology, history=work.history(),
-        breaker=store.breaker(), degraded=_degraded(work), known=known,
-        approvals=work.ledger.approvals(ids), spares_available=_spares_available(work),
-        held=frozenset(hold.target for hold in Holds(store).in_force(work.now)), jobs=Jobs(store).running(),
+        now=work.now, topology=work.topology, history=work.history(request.target for request in requests),
+        breaker=store.breaker(), degraded=degraded(store, work.blind), known=stands.records,
+        approvals=work.ledger.approvals(ids), spares_available=available(store),
+        held=frozenset(hold.target for hold in Holds(store).in_force(work.now)),
+        jobs=Jobs(store).running() if "drain_node" in kinds else {},  # nothing else takes a node from a job
         executors=frozenset(work.executors),
     )  # fmt: skip
-    return facts, known
+    return facts, stands
 
 
-def _escalations(records: Sequence[ActionRecord], work: _Work) -> tuple[ActionRequest, ...]:
+def _escalations(records: Sequence[ActionRecord], stands: Standing, work: _Work) -> tuple[ActionRequest, ...]:
     if all(record.outcome in ("done", "dry-run", "observed") for record in records):
         return ()
-    retryable = work.ledger.retryable([record.request.id for record in records], work.settings.attempts_maximum)
-    return escalations(records, work.history(), work.settings, retryable)
+    history = work.history(record.request.target for record in records)
+    return escalations(records, history, work.settings, stands.retryable)
 
 
 def _returns(work: _Work) -> tuple[ActionRequest, ...]:
@@ -191,25 +215,6 @@ def _returns(work: _Work) -> tuple[ActionRequest, ...]:
         return ()
     active = store.incidents(states=ACTIVE, limit=None)
     return returns(taken, incidents, active, work.ledger.taken_for(incidents), work.settings, work.now)
-
-
-def _blind(incidents: Iterable[Incident]) -> dict[str, Incident]:
-    return {incident.id: incident for incident in incidents if incident.cause in TELEMETRY}
-
-
-def _degraded(work: _Work) -> frozenset[str]:
-    """Sources (and the nodes they are on) whose telemetry has an active incident, stored or given.
-
-    The root of such an incident is "table:source".
-    """
-    stored = work.ledger.store.incidents(causes=TELEMETRY, states=ACTIVE, limit=None)
-    active = _blind(stored) | dict(work.blind)
-    sources = {root.partition(":")[2] for found in active.values() if found.state in ACTIVE for root in found.roots}
-    return frozenset(sources | {node_of(source) for source in sources})
-
-
-def _spares_available(work: _Work) -> int:
-    return sum(spare.state == "available" for spare in work.ledger.store.spares())
 
 
 def _lost_nodes(incidents: Iterable[Incident], topology: Topology) -> dict[str, frozenset[str]]:
@@ -229,7 +234,8 @@ def _with_spares(
     assert facts.history is not None
     assert facts.held is not None
     drained = facts.history.drained_nodes("enforce")
-    unfit = work.lost.get(request.incident, frozenset()) | drained | facts.history.lemons() | facts.held
+    lemons = work.ledger.lemons(work.settings, work.now)
+    unfit = work.lost.get(request.incident, frozenset()) | drained | lemons | facts.held
     spares = allocated(
         work.ledger.store, request, candidates(work.ledger.store, request, work.topology, unfit), work.now
     )

@@ -13,24 +13,16 @@ from schemas.action import ActionRecord, ActionRequest, action_id
 from schemas.incident import Incident
 from schemas.topology import node_of
 
-TAKES_OUT = ("drain_node", "isolate_port")
 BY_HAND = frozenset({"coolant_leak"})  # causes after which only a person powers on or returns anything
 WORK = ("rma", "field_diagnostics", "reset_gpu", "reboot_node", "reset_port", "clean_connector", "reseat")
 
 
 def outstanding(records: Iterable[ActionRecord], settings: RecoverySettings) -> tuple[ActionRecord, ...]:
-    """Drains and isolations, by now, that nothing has returned since. records: of these kinds, oldest first.
-
-    Only those of the mode that a return would have now: a real return must not bring back what somebody else drained.
+    """Of what is out, the last action that took each out, in the mode that a return would have now: a real return must
+    not bring back what somebody else drained. records: the ledger's taken_out.
     """
     wanted = "done" if settings.mode_of("return_to_service") == "enforce" else "dry-run"
-    out: dict[str, ActionRecord] = {}
-    for record in records:
-        if record.request.kind == "return_to_service" and record.outcome in ("done", "dry-run", "pending"):
-            out.pop(record.request.target, None)
-        elif record.request.kind in TAKES_OUT and record.outcome == wanted:
-            out[record.request.target] = record
-    return tuple(out.values())
+    return tuple({record.request.target: record for record in records if record.outcome == wanted}.values())
 
 
 def returns(  # noqa: PLR0913, PLR0917 - what was taken, why, what lasts, what was done: each its own thing

@@ -3,9 +3,26 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+import sqlalchemy as sa
+
 from pipelines.operations_store import OperationsStore
+from pipelines.operations_tables import SPARES
+from pipelines.recovery.policy import spares_of
 from schemas.action import ActionRecord, ActionRequest
 from schemas.topology import Topology
+
+_AVAILABLE = sa.select(sa.func.count()).where(SPARES.c.state == "available")
+
+
+def fill_pool(store: OperationsStore, topology: Topology, now: datetime) -> None:
+    """The nodes that the topology keeps as spares are in the pool, whatever has become of them since."""
+    in_pool = {spare.node for spare in store.spares()}
+    store.add_spares([node for node in spares_of(topology) if node not in in_pool], now)
+
+
+def available(store: OperationsStore) -> int:
+    with store.reading() as connection:
+        return int(connection.scalar(_AVAILABLE) or 0)
 
 
 def candidates(
@@ -15,7 +32,7 @@ def candidates(
 
     Those that wait in the pool are burnt in: a node comes into it new, or through diagnostics and probation.
     """
-    available = [spare.node for spare in store.spares() if spare.state == "available" and spare.node not in unfit]
+    fit = [spare.node for spare in store.spares() if spare.state == "available" and spare.node not in unfit]
     kind, rows = str(request.parameters.get("target_kind")), topology.node_rows
     replaced = topology.nodes_under(kind, request.target)
     home = rows[replaced[0]] if replaced else {}
@@ -24,7 +41,7 @@ def candidates(
         row = rows.get(node, {})
         return row.get("superblock") != home.get("superblock"), row.get("pod") != home.get("pod"), node
 
-    return tuple(sorted(available, key=distance))
+    return tuple(sorted(fit, key=distance))
 
 
 def allocated(store: OperationsStore, request: ActionRequest, nearest: Sequence[str], now: datetime) -> tuple[str, ...]:
@@ -39,7 +56,7 @@ def settle_pool(store: OperationsStore, topology: Topology, record: ActionRecord
     """What a finished action means for the pool: a drained spare is none, and a node that returns after a spare has
     taken its place waits for work in its turn.
     """
-    if record.outcome != "done":
+    if record.outcome != "done" or record.request.kind not in ("drain_node", "return_to_service"):
         return
     node, states = record.request.target, {spare.node: spare.state for spare in store.spares()}
     if record.request.kind == "drain_node" and node in states:

@@ -1,6 +1,7 @@
 """Holds, rosters of jobs, and a store of the first version that gets them."""
 
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from pipelines.operations_jobs import Jobs
 from pipelines.operations_migrations import MIGRATIONS
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore
+from pipelines.recovery.ledger import Ledger
+from schemas.action import ActionRecord, ActionRequest
 from tests.pipelines.test_operations_store import made
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -72,16 +75,27 @@ def test_a_store_of_the_first_version_keeps_its_incidents_and_gets_what_came_sin
     path = tmp_path / "o.sqlite"
     store = OperationsStore.open(path)
     store.upsert_incidents([made()], T0)
+    drain = ActionRequest(
+        id="act-1", incident="inc-1", kind="drain_node", target="n1", parameters={}, requested_at=T0, reason="because"
+    )
+    gone = replace(drain, id="act-2", target="n2")
+    for request in (drain, gone):
+        done = ActionRecord(request=request, mode="enforce", outcome="done", why="", at=T0)
+        assert Ledger(store).enter(done, None)
+    Ledger(store).record_return("n2", "ann", later(1))
     store.close()
     with sqlite3.connect(path) as old:
         for table in ("holds", "jobs", "deliveries"):
             old.execute(f"drop table {table}")
         for column in ("findings", "merged_into", "flaps"):
             old.execute(f"alter table incidents drop column {column}")
+        old.execute("drop index actions_out")
+        old.execute("alter table actions drop column is_out")
         old.execute("update schema_version set version = 1")
     old.close()
     again, fresh = OperationsStore.open(path), OperationsStore.open(tmp_path / "new.sqlite")
     assert again.incidents() == (made(),)
+    assert [record.request.target for record in Ledger(again).taken_out()] == ["n1"]
     assert shape(again) == shape(fresh)
     Holds(again).hold("n1", T0, later(60), "ann", "")
     assert len(MIGRATIONS) >= 1

@@ -1,6 +1,6 @@
 """From settings to executors, one per kind of action. What is not used is not imported."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
 from pipelines.recovery.executors.contract import Executor
@@ -15,6 +15,7 @@ def executors_from(settings: Settings) -> Mapping[str, Executor]:
     makers: Mapping[Who, Callable[[Settings], Executor]] = {
         "log": lambda chosen: LogExecutor(chosen.store.actions),
         "slurm": _slurm, "webhook": _webhook, "kafka": _kafka, "redfish": _redfish,
+        "kubernetes": _kubernetes,
     }  # fmt: skip
     by_kind = settings.executors.by_kind
     made = {who: makers[who](settings) for who in {"log", *by_kind.values()}}
@@ -24,11 +25,7 @@ def executors_from(settings: Settings) -> Mapping[str, Executor]:
 def _slurm(settings: Settings) -> Executor:
     from pipelines.recovery.executors import slurm  # noqa: PLC0415 - only where it is used
 
-    unable = sorted(
-        kind for kind, who in settings.executors.by_kind.items() if who == "slurm" and kind not in slurm.KINDS
-    )
-    if unable:
-        raise SettingsError(f"executors.by_kind.{unable[0]}: slurm does {', '.join(slurm.KINDS)}")
+    _able(settings, "slurm", slurm.KINDS)
     chosen = settings.executors.slurm
     return slurm.SlurmExecutor(scontrol=chosen.scontrol, timeout_seconds=chosen.timeout_seconds)
 
@@ -57,16 +54,36 @@ def _kafka(settings: Settings) -> Executor:
 def _redfish(settings: Settings) -> Executor:
     from pipelines.recovery.executors import redfish  # noqa: PLC0415 - only where it is used
 
-    wanted = (kind for kind, who in settings.executors.by_kind.items() if who == "redfish")
-    unable = sorted(kind for kind in wanted if kind not in redfish.KINDS)
-    if unable:
-        raise SettingsError(f"executors.by_kind.{unable[0]}: redfish does {', '.join(redfish.KINDS)}")
+    _able(settings, "redfish", redfish.KINDS)
     chosen = settings.executors.redfish
     password = _secret(lambda: secret(chosen.password_file, "HOTSPARE_REDFISH_PASSWORD"))
     return redfish.RedfishExecutor(
         address=chosen.address, username=chosen.username, password=password, watts_limit=chosen.watts_limit,
         timeout_seconds=chosen.timeout_seconds, ca_file=chosen.ca_file,
     )  # fmt: skip
+
+
+def _kubernetes(settings: Settings) -> Executor:
+    from pipelines.recovery.executors import kubernetes, kubernetes_api  # noqa: PLC0415 - only where it is used
+
+    _able(settings, "kubernetes", kubernetes.KINDS)
+    chosen = settings.executors.kubernetes
+    try:
+        with kubernetes_api.connected(chosen):
+            pass  # a configuration that cannot be read shows now, not in the middle of an incident
+    except ModuleNotFoundError:
+        raise SettingsError(
+            "executors.by_kind: kubernetes needs its client; pip install 'hotspare[kubernetes]' brings it"
+        ) from None
+    except kubernetes_api.ApiTrouble as trouble:
+        raise SettingsError(f"executors.kubernetes: {trouble}") from None
+    return kubernetes.KubernetesExecutor(settings=chosen)
+
+
+def _able(settings: Settings, who: Who, kinds: Sequence[str]) -> None:
+    unable = sorted(kind for kind, chosen in settings.executors.by_kind.items() if chosen == who and kind not in kinds)
+    if unable:
+        raise SettingsError(f"executors.by_kind.{unable[0]}: {who} does {', '.join(kinds)}")
 
 
 def _secret(read: Callable[[], str]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import msgspec
 
 from pipelines.recovery.executors.contract import ActionOutcome
 from pipelines.recovery.executors.names import plain
@@ -89,7 +90,19 @@ class RedfishExecutor:
             answer = client.request(method, url, json=body)
         except httpx.HTTPError as error:
             return f"{url}: {type(error).__name__}: {error}"
-        return None if answer.is_success else f"{url}: {answer.status_code}"
+        if not answer.is_success:
+            return f"{url}: {answer.status_code}"
+        return (
+            None if _understood(answer.content) else f"{url}: {answer.status_code}, and an answer that cannot be read"
+        )
+
+
+def _understood(body: bytes) -> bool:
+    """Nothing, or a resource or message. What a login page or a proxy says is no answer of a controller's."""
+    try:
+        return not body or "error" not in msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return False
 
 
 def _nodes(request: ActionRequest) -> list[str]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.action import ActionKind
 
-Who = Literal["log", "slurm", "webhook", "kafka", "redfish"]
+Who = Literal["log", "slurm", "webhook", "kafka", "redfish", "kubernetes"]
 
 
 class _Section(BaseModel):
@@ -50,6 +50,27 @@ class RedfishSettings(_Section):
     ca_file: str | None = None
 
 
+class KubernetesSettings(_Section):
+    """Needs the extra of that name, and may get, list and patch nodes, list pods, and create pods/eviction.
+
+    kubeconfig, context: without a file the configuration of the pod that this runs in. name: what a node is called in
+    Kubernetes, with {node} in it; names: node -> name, where that is not so. namespace: only its pods are evicted and
+    looked for; all of them without one. taint_effect: NoExecute makes pods go at once that do not tolerate it,
+    whatever their disruption budgets say. grace_seconds: for each pod, instead of its own. deadline_seconds: of a whole
+    drain, which holds up the actions behind it; less than recovery.unanswered_seconds. timeout_seconds: of an answer.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    name: str = Field(default="{node}", pattern=r"\{node\}")
+    names: dict[str, str] = Field(default_factory=dict)
+    namespace: str = Field(default="", pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")
+    taint_effect: Literal["NoSchedule", "NoExecute"] = "NoSchedule"
+    grace_seconds: int | None = Field(default=None, ge=0, le=3600)
+    deadline_seconds: float = Field(default=40.0, gt=0, le=600)
+    timeout_seconds: float = Field(default=5.0, gt=0, le=600)
+
+
 class ExecutorSettings(_Section):
     """Section `executors`. by_kind: kind of action -> who; the others are written to the action log."""
 
@@ -58,3 +79,4 @@ class ExecutorSettings(_Section):
     webhook: WebhookSettings = WebhookSettings()
     kafka: TopicSettings = TopicSettings()
     redfish: RedfishSettings = RedfishSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()

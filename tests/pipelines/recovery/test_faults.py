@@ -1,12 +1,16 @@
 """Recovery while the ground moves: nothing is done twice, nothing is lost, nothing is done that is not written down."""
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipelines.operations_database import StoreUnavailable
 from pipelines.operations_store import OperationsStore
@@ -47,6 +51,23 @@ def run(one: Incident, topology: Topology, store: OperationsStore, plant: Effect
 @pytest.fixture
 def hang(incident: Make) -> Incident:
     return incident("gpu_hang", "gpu", "n00001/3")
+
+
+def test_an_intent_is_on_the_disk_before_its_effect_begins(tmp_path: Path, topology: Topology, hang: Incident) -> None:
+    store = OperationsStore.open(tmp_path / "o.sqlite")
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("pragma synchronous").scalar() == 2  # FULL: a commit is not only in memory
+    seen: list[tuple[str, str]] = []
+
+    def look(request: ActionRequest) -> None:
+        """As another process sees it, which only sees what was committed."""
+        other = sqlite3.connect(tmp_path / "o.sqlite")
+        seen.extend(other.execute("select kind, outcome from actions where id = ?", [request.id]))
+        other.close()
+
+    run(hang, topology, store, Effects(look), 0)
+    assert seen == [("restart_app", "pending"), ("open_ticket", "pending")]
+    store.close()
 
 
 def test_nothing_is_done_while_the_store_is_locked(tmp_path: Path, topology: Topology, hang: Incident) -> None:
@@ -119,3 +140,64 @@ def test_a_hostile_name_is_refused_and_is_kept_as_it_was(
     done = [record.request.kind for record in kept if record.outcome == "done"]
     assert set(done) <= {"open_ticket"}  # a person may be told of it: as data
     assert {record.why.partition(":")[0] for record in kept if record.outcome == "refused"} == {"unknown_target"}
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Failing:
+    """An executor that does what the script says, and then all that is asked. done, lost, killed after: an effect."""
+
+    script: list[str]
+    forgetful: bool
+    store: OperationsStore
+    effects: list[str] = field(default_factory=list)
+
+    def apply(self, request: ActionRequest) -> ActionOutcome:
+        assert Ledger(self.store).known([request.id])[request.id].outcome == "pending", "no intent in the ledger"
+        what = self.script.pop(0) if self.script else "done"
+        if what in ("done", "lost", "killed after"):
+            self.effects.append(request.id)
+        if what.startswith("killed"):
+            raise Killed
+        recoverable = what == "not reached"
+        return ActionOutcome(done=what == "done", recoverable=recoverable, detail=what)
+
+    def outcome_of(self, request_id: str) -> ActionOutcome | None:
+        known = ActionOutcome(done=True) if request_id in self.effects else ActionOutcome(done=False)
+        return None if self.forgetful else known
+
+
+FAULTS = st.sampled_from(["done", "done", "lost", "failed", "not reached", "killed before", "killed after"])
+STEPS = st.lists(st.sampled_from([-3600.0, -1.0, 0.0, 1.0, 59.0, 61.0, 1000.0]), min_size=4, max_size=8)
+
+
+@given(script=st.lists(FAULTS, max_size=12), steps=STEPS, forgetful=st.booleans())
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_no_sequence_of_faults_and_clocks_acts_twice_or_loses_a_record(
+    topology: Topology, incident: Make, script: list[str], steps: list[float], *, forgetful: bool
+) -> None:
+    """A worker that is killed leaves everything as it was at that moment, and the next one goes on from there."""
+    store = OperationsStore.open(":memory:")
+    plant = Failing(list(script), forgetful, store)
+    lost = incident("gpu_fallen_off_bus", "gpu", "n00001/3")
+    at, told = 0.0, dict[str, tuple[Any, ...]]()
+    for step in steps:
+        at += step
+        with contextlib.suppress(Killed):
+            recover(
+                [lost], topology, store, ENFORCE, dict.fromkeys(get_args(ActionKind), plant), T0 + timedelta(seconds=at)
+            )
+        ledger = Ledger(store)
+        for action in (record.request.id for record in ledger.actions(limit=None)):
+            events = ledger.events(action)
+            assert events[: len(told.get(action, ()))] == told.get(action, ())  # what was written stays
+            told[action] = events
+    assert len(set(plant.effects)) == len(plant.effects), "something was done twice"
+    for action in plant.effects:
+        assert [outcome for _, _, outcome, _ in told[action]][-2:-1] == ["pending"] or told[action][-1][2] == "pending"
+    done = {action for action, events in told.items() if events[-1][2] == "done"}
+    assert done <= set(plant.effects)  # nothing is said to be done that was not
+    store.close()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from detectors.contract import FINDING_COLUMNS, Context
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
+from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import ActionOutcome
 from pipelines.recovery.kinds import DISRUPTIVE
@@ -29,8 +30,10 @@ CHOSEN = RecoverySettings(
     mode="enforce", cooldown_seconds=0, drained_nodes_minimum=5, drained_nodes_share=0.0,
     drained_nodes_per_superblock=3, isolated_links_minimum=3, isolated_links_share=0.0, isolated_links_per_device=2,
     breaker_share=0.25, breaker_window_seconds=60, node_clean_seconds=20, link_clean_seconds=20,
+    job_nodes_minimum={"train": 7},
 )  # fmt: skip
 TWO_PEOPLE = {"staged_shutdown", "global_checkpoint"}
+JOB = {f"n{number:05}" for number in range(12, 20)}  # in both superblocks; one of eight may go, and more with spares
 
 
 @dataclass
@@ -59,16 +62,23 @@ SAID = st.one_of(
 SEQUENCE = st.lists(st.tuples(SAID, st.booleans(), st.sampled_from([0.0, 1.0, 8.0, 45.0])), min_size=10, max_size=40)
 
 
+DEAD = [(("node_lost", node), True, 8.0) for node in sorted(JOB)]  # more nodes of the job than it can spare
+# Spread over both superblocks, and slowly: neither theirs nor the breaker holds them up, but the budget in all.
+SPREAD = [(("node_lost", f"n{number:05}"), True, 45.0) for number in (0, 20, 1, 21, 2, 22, 22)]
 FLAPS = [(("link_flap", f"s{number:05}"), True, 1.0) for number in range(0, 32, 4)]  # more links than may be out
 
 
 @given(sequence=SEQUENCE, approving=st.booleans())
 @example(sequence=FLAPS, approving=True)
+@example(sequence=DEAD, approving=True)
+@example(sequence=SPREAD, approving=True)
 @settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # shrinking: minutes
 def test_no_sequence_of_findings_exceeds_a_budget_the_breaker_or_the_two_person_rule(
     topology: Topology, sequence: list[Any], *, approving: bool
 ) -> None:
     store, witness, state = OperationsStore.open(":memory:"), Witness(), Correlation()
+    start = {"time": NOON, "job": "train", "kind": "start", "members": [f"{node}/0" for node in sorted(JOB)]}
+    Jobs(store).remember(pl.DataFrame([{**start, "checkpoint_interval_seconds": None}]))
     at = 0.0
     for (cause, entity), active, wait in sequence:
         at += wait
@@ -91,6 +101,7 @@ def check(effects: list[tuple[datetime, ActionRequest]], topology: Topology) -> 
     assert len({request.id for _, request in effects}) == len(effects), "something was done twice"
     drained: set[str] = set()
     links: set[str] = set()
+    stands_in: dict[str, int] = {}
     for number, (at, request) in enumerate(effects):
         if request.kind == "return_to_service":
             drained.discard(request.target)
@@ -99,11 +110,17 @@ def check(effects: list[tuple[datetime, ActionRequest]], topology: Topology) -> 
             drained.add(request.target)
         if request.kind == "isolate_port":
             links.add(str(request.parameters["cable"]))
+        if request.kind == "allocate_spare":
+            stands_in[request.target] = len(request.parameters["spares"])
+        if request.kind == "drain_node" and request.target in JOB:
+            left = len(JOB - drained) + sum(stands_in.get(node, 0) for node in JOB & drained)
+            assert left >= 7, "a drain took the job below its minimum"
         assert len(drained) <= 5
         assert all(
             sum(topology.node_rows[node]["superblock"] == sb for node in drained) <= 3 for sb in ("sb-0", "sb-1")
         )
         assert len(links) <= 3
+        assert all(sum(int(link[1:]) // 16 == leaf for link in links) <= 2 for leaf in (0, 1))
         lately = {
             node
             for when, other in effects[: number + 1]

@@ -1,5 +1,7 @@
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -8,7 +10,7 @@ from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import ActionOutcome
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.settings import RecoverySettings
-from schemas.action import ActionRecord, ActionRequest
+from schemas.action import ActionRecord, ActionRequest, Outcome
 
 T0 = datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
 HOSTILE = "n1'; drop table actions; --\n$(reboot) `id` \u202e"
@@ -85,3 +87,66 @@ def test_the_answer_of_a_slow_worker_outweighs_the_guess_that_it_died(store: Ope
     guess = ledger.resolve({}, RecoverySettings(), later(60))
     assert guess[0].outcome == "failed"
     assert ledger.finish("act-drain_node", ActionOutcome(done=True, detail="late"), later(61)).outcome == "done"
+
+
+# What the guard and the way back are told of the past: no more than matters, however long it is
+
+DAY = 86400
+
+
+def did(store: OperationsStore, *what: tuple[float, str, str, str]) -> Ledger:
+    """(seconds, kind, target, outcome) of actions."""
+    ledger = Ledger(store)
+    for number, (seconds, kind, target, outcome) in enumerate(what):
+        asked = replace(request(target, kind), id=f"act-{number}")
+        mode: Any = "dry-run" if outcome == "dry-run" else "enforce"
+        at = later(seconds)
+        ledger.enter(ActionRecord(request=asked, mode=mode, outcome=cast("Outcome", outcome), why="", at=at), None)
+    return ledger
+
+
+def numbers(records: Iterable[ActionRecord]) -> set[int]:
+    return {int(record.request.id.removeprefix("act-")) for record in records}
+
+
+def test_a_node_drained_again_after_its_return_is_out(store: OperationsStore) -> None:
+    ledger = did(
+        store, (0, "drain_node", "n1", "done"), (1, "return_to_service", "n1", "done"), (2, "drain_node", "n1", "done"),
+        (3, "drain_node", "n2", "done"), (4, "return_to_service", "n2", "failed"), (5, "drain_node", "n3", "refused"),
+    )  # fmt: skip
+    assert numbers(ledger.taken_out()) == {2, 3}
+
+
+def test_a_rehearsed_return_brings_back_what_a_rehearsal_took_and_nothing_else(store: OperationsStore) -> None:
+    ledger = did(
+        store, (0, "drain_node", "n1", "done"), (1, "return_to_service", "n1", "dry-run"),
+        (0, "drain_node", "n2", "dry-run"), (1, "return_to_service", "n2", "dry-run"),
+    )  # fmt: skip
+    assert numbers(ledger.taken_out()) == {0}
+
+
+def test_the_guard_remembers_what_is_out_for_ever_and_the_rest_for_its_windows(store: OperationsStore) -> None:
+    chosen = RecoverySettings(mode="enforce")
+    now = later(400 * DAY)
+    ledger = did(
+        store,
+        (0, "drain_node", "n1", "done"),  # out for a year: counts
+        (0, "isolate_port", "leaf-0:1", "failed"),  # nobody knows: counts
+        (1, "drain_node", "n2", "done"), (2, "return_to_service", "n2", "done"),  # over
+        (3, "allocate_spare", "n1", "done"), (3, "allocate_spare", "n2", "done"),  # stands in for n1 still
+        (394 * DAY, "reset_gpu", "n3/0", "done"), (392 * DAY, "reset_gpu", "n3/0", "done"),  # 6 and 8 days ago
+        (394 * DAY, "reset_gpu", "n4/0", "done"),  # of another place
+        (400 * DAY - 10, "reset_gpu", "n5/0", "done"),  # for the breaker
+        (400 * DAY - 10, "restart_app", "n5/0", "refused"),
+        (399.5 * DAY, "allocate_spare", "pdu-1", "dry-run"), (398.5 * DAY, "allocate_spare", "pdu-2", "dry-run"),
+    )  # fmt: skip
+    assert numbers(ledger.history(chosen, now, ["n3", "n3/0"])) == {0, 1, 4, 6, 9, 11}
+
+
+def test_a_node_drained_twice_in_a_month_is_a_lemon(store: OperationsStore) -> None:
+    ledger = did(
+        store, (0, "drain_node", "n1", "done"), (20 * DAY, "drain_node", "n1", "failed"),
+        (0, "drain_node", "n2", "done"), (20 * DAY, "drain_node", "n2", "dry-run"),
+    )  # fmt: skip
+    assert ledger.lemons(RecoverySettings(), later(29 * DAY)) == {"n1"}
+    assert ledger.lemons(RecoverySettings(), later(31 * DAY)) == frozenset()

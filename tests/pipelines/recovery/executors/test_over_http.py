@@ -159,6 +159,29 @@ def test_a_shutdown_that_half_succeeds_says_so_stops_and_is_not_done_again(serve
     assert len(server.asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("answer", "done"),
+    [
+        ((204, b""), True),
+        ((200, b'{"@odata.id": "/redfish/v1/Chassis/1/Power"}'), True),
+        ((202, b'{"@odata.type": "#Task.v1_4_3.Task", "TaskState": "New"}'), True),
+        ((200, b"<html>please log in</html>"), False),
+        ((200, b'{"error": {"code": "Base.1.12.GeneralError", "message": "see Resolution"}}'), False),
+        ((200, b"[]"), False),
+        ((401, b""), False),
+        ((503, b""), False),
+        ("hang", False),
+    ],
+)
+def test_only_a_controller_that_took_it_counts_and_nothing_is_sent_twice(
+    server: Server, answer: Any, *, done: bool
+) -> None:
+    server.answers = [answer]
+    outcome = redfish(server).apply(ask("cap_power", "n1", "node"))
+    assert (outcome.done, outcome.recoverable, len(server.asked)) == (done, False, 1)
+    assert "\n" not in outcome.detail
+
+
 @pytest.mark.parametrize("node", ["evil.example/x?", "n1@evil", "", "../n1", "n1#"])
 def test_a_hostile_node_reaches_no_address(server: Server, node: str) -> None:
     outcome = redfish(server).apply(ask("cap_power", "cdu-0", "cdu", nodes=["n1", node]))

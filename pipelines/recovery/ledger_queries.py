@@ -1,0 +1,70 @@
+"""What the ledger is asked in every round, made once: a statement that is built anew costs more than its answer.
+
+None of them reads more than what matters now, however long the ledger has grown (indices: operations_tables.ACTIONS).
+"""
+
+import sqlalchemy as sa
+
+from pipelines.operations_tables import ACTION_EVENTS, ACTIONS, APPROVALS
+
+REAL = ("done", "pending", "failed")
+EFFECTIVE = (*REAL, "dry-run")
+TAKES_OUT = ("drain_node", "isolate_port")
+
+_row = ACTIONS.c
+_ids = _row.id.in_(sa.bindparam("ids", expanding=True))
+_happened = _row.outcome.in_(EFFECTIVE) & ~_row.recoverable
+_out = _row.is_out
+_oldest_first = (_row.at, _row.id)
+
+KNOWN = sa.select(ACTIONS).where(_ids)
+APPROVALS_OF = sa.select(APPROVALS).where(APPROVALS.c.action.in_(sa.bindparam("ids", expanding=True)))
+APPROVALS_OF = APPROVALS_OF.order_by(APPROVALS.c.at)
+UNANSWERED = sa.select(ACTIONS).where(_row.outcome == "pending", _row.at <= sa.bindparam("before"))
+UNANSWERED = UNANSWERED.order_by(*_oldest_first)
+WAITING = sa.select(ACTIONS).where(
+    _row.incident.in_(sa.bindparam("incidents", expanding=True)), _row.outcome.in_(("scheduled", "waiting_approval"))
+)
+TAKEN_OUT = sa.select(ACTIONS).where(_out, _row.outcome != "failed").order_by(*_oldest_first)
+
+# lately: whatever happened since; long_ago: what happened since to one of the places, and spares that were promised.
+REMEMBERED = (
+    sa.select(ACTIONS)
+    .where(
+        _row.id.in_(
+            sa.union(
+                sa.select(_row.id).where(_happened, _row.at > sa.bindparam("lately")),
+                sa.select(_row.id).where(
+                    _happened, _row.target.in_(sa.bindparam("places", expanding=True)),
+                    _row.at > sa.bindparam("long_ago"),
+                ),
+                sa.select(_row.id).where(_out),
+                sa.select(_row.id).where(
+                    _row.kind == "allocate_spare", _row.at > sa.bindparam("promised_since"), _row.outcome == "dry-run"
+                ),
+                sa.select(_row.id).where(
+                    _happened, _row.kind == "allocate_spare",
+                    _row.target.in_(sa.select(_row.target).where(_out).correlate(None)),
+                ),
+            )
+        )
+    )
+    .order_by(*_oldest_first)
+)  # fmt: skip
+
+LEMONS = (
+    sa.select(_row.target)
+    .where(_row.kind == "drain_node", _row.outcome.in_(REAL), ~_row.recoverable, _row.at > sa.bindparam("since"))
+    .group_by(_row.target)
+    .having(sa.func.count() >= sa.bindparam("drains"))
+)
+
+FINISH = sa.update(ACTIONS).where(_row.id == sa.bindparam("action"), _row.outcome.in_(("pending", "failed")))
+EVENT = sa.insert(ACTION_EVENTS)
+# What a return brings back; a rehearsed one only what a rehearsal took.
+BROUGHT_BACK = (
+    sa.update(ACTIONS)
+    .where(_out, _row.target == sa.bindparam("place"), _row.at <= sa.bindparam("by"))
+    .where((_row.outcome == "dry-run") | (sa.bindparam("real", type_=sa.Boolean) == sa.true()))
+    .values(is_out=False)
+)
