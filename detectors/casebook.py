@@ -5,12 +5,13 @@ Every index follows from the levels alone, so opening a stored state again gives
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Statement, Timing, rank, span
-from detectors.explanation import MERGE_BY_CAUSE, SYMPTOMS, Place, Relation, feeds_of, leans_on, shares, stands_at
+from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Timing, rank, span
+from detectors.explanation import EXPLAINED_BY, MERGE_BY_CAUSE, SYMPTOMS, Relation
+from detectors.places import Place, Site, Surroundings, drawn_up, feeds_of, place_of
 from schemas.topology import Topology
 
 EVIDENCE_LIMIT = 20  # findings of an incident whose evidence is kept, beside its roots'
@@ -30,12 +31,16 @@ class Casebook:
         self.roots: Counter[str] = Counter()
         self.open: Counter[str] = Counter()
         self.deadlines: list[tuple[Instant, str]] = []
-        self._near: defaultdict[tuple[str, Place], Counter[str]] = defaultdict(Counter)
-        self._standing: defaultdict[Place, dict[Key, None]] = defaultdict(dict)
-        self._leaning: defaultdict[Place, dict[Key, Relation]] = defaultdict(dict)
-        self._stood: dict[tuple[str, str, str | None], tuple[Place, ...]] = {}
-        self._shared: dict[tuple[str, str, str], tuple[Place, ...]] = {}
-        self._leant: dict[tuple[str, str, tuple[str, ...]], tuple[tuple[Relation, Place], ...]] = {}
+        self._sites, self._shares = drawn_up(topology)
+        self._standing: defaultdict[Place, dict[Key, None]] = defaultdict(dict)  # levels by where they stand
+        self._near: defaultdict[tuple[str, Place], Counter[str]] = defaultdict(Counter)  # cases by cause and domain
+        self._leaning: dict[Surroundings, dict[Key, None]] = {}  # roots by where they look for a cause
+        self._around: defaultdict[Place, list[Surroundings]] = defaultdict(list)  # that some root leans on
+        self._skew = span(timing.skew_seconds)
+        self._settle = span(timing.settle_seconds)
+        self._reach = span(timing.reach_seconds)
+        self._domain = span(timing.domain_seconds)
+        self._reroot = span(timing.reroot_seconds)
         for level in state.levels:
             self.put(level)
         for case in state.cases:
@@ -50,7 +55,7 @@ class Casebook:
         if before is None:
             for place in self._stands(level):
                 self._standing[place][key] = None
-        elif (before.case, before.root, before.keeps_open) == (level.case, level.root, level.keeps_open):
+        elif before.case == level.case and before.root == level.root and before.keeps_open == level.keeps_open:
             return
         else:
             self._count(before, key, -1)
@@ -60,9 +65,10 @@ class Casebook:
         """Write a level down as part of a case. A symptom beyond those that an incident shows keeps its numbers, not
         its evidence, so that the state of a storm stays small.
         """
-        level = replace(level, case=case_id, root=root)
-        if not root and len(self.folded[case_id]) >= EVIDENCE_LIMIT:
-            level = replace(level, said=replace(level.said, evidence=None))
+        said = level.said
+        if not root and said.evidence is not None and len(self.folded[case_id]) >= EVIDENCE_LIMIT:
+            said = replace(said, evidence=None)
+        level = replace(level, said=said, case=case_id, root=root)
         self.put(level)
         return level
 
@@ -96,30 +102,56 @@ class Casebook:
         return [self.levels[key] for key in self.folded[case_id]]
 
     def explainer(self, level: Level) -> Level | None:
-        """The level that explains this one: the highest in the causal order, then the earliest."""
-        found = (
-            cause
-            for relation, place in self._leans(level)
-            for key in self._standing.get(place, ())
-            if self._explains(cause := self.levels[key], relation, level) and self.case_of(cause).state != "resolved"
-        )
-        return min(found, key=rank, default=None)
+        """The level of an open case that explains this one: the highest in the causal order, then the earliest."""
+        explained_by = EXPLAINED_BY.get(level.said.cause)
+        if explained_by is None:
+            return None
+        site = self._site(level)
+        found: list[Level] = []
+        if causes := explained_by["same"]:
+            found += self._causes(causes, "same", site.own, level)
+        for around in site.around:
+            if causes := explained_by[around.relation]:
+                for place in around.places:
+                    if place in self._standing:
+                        found += self._causes(causes, around.relation, place, level)
+        return min(found, key=rank) if len(found) > 1 else next(iter(found), None)
 
-    def explained(self, level: Level) -> Iterator[Level]:
-        """The roots of other cases that this level explains."""
+    def _causes(self, causes: frozenset[str], relation: Relation, place: Place, level: Level) -> list[Level]:
+        """Levels of open cases at this place that explain the level."""
+        return [
+            cause
+            for key in self._standing.get(place, ())
+            if key[1] in causes
+            and self._explains(cause := self.levels[key], relation, level)
+            and self.cases[cause.case].state != "resolved"
+        ]
+
+    def explained(self, level: Level) -> dict[Key, Level]:
+        """The roots that this level explains."""
+        explains = SYMPTOMS[level.said.cause]
+        found: dict[Key, Level] = {}
+        leaning: list[tuple[Relation, Iterable[Key]]] = [("same", self._standing.get(self._site(level).own, ()))]
         for place in self._stands(level):
-            for key, relation in self._leaning.get(place, {}).items():
-                if self._explains(level, relation, root := self.levels[key]):
-                    yield root
+            if place in self._around:
+                leaning.extend((around.relation, self._leaning[around]) for around in self._around[place])
+        for relation, keys in leaning:
+            if symptoms := explains.get(relation):
+                for key in keys:
+                    if key[1] in symptoms and (root := self.levels[key]).root and self._explains(level, relation, root):
+                        found[key] = root
+        return found
 
     def claims(self, level: Level, home: Case | None, at: Instant) -> tuple[list[Case], list[Level]]:
         """Cases that this level explains as a whole, and roots of others that it takes out of them."""
-        young = at - span(self.timing.reroot_seconds)
-        explained: dict[str, list[Level]] = {}
-        for root in self.explained(level):
+        if level.said.cause not in SYMPTOMS:
+            return [], []
+        young = at - self._reroot
+        explained: dict[str, dict[Key, Level]] = {}
+        for key, root in self.explained(level).items():
             case = self.case_of(root)
             if case.state != "resolved" and (case.detected_at is None or not case.fired or case.detected_at >= young):
-                explained.setdefault(case.id, []).append(root)
+                explained.setdefault(case.id, {})[key] = root
         whole: list[Case] = []
         parts: list[Level] = []
         for case_id in sorted(explained):
@@ -131,17 +163,18 @@ class Casebook:
             if len(roots) >= enough * self.roots[case_id]:
                 whole.append(case)
             else:
-                parts.extend(sorted(roots, key=rank))
+                parts.extend(sorted(roots.values(), key=rank))
         return whole, parts
 
     def twin(self, level: Level) -> Level | None:
         """The same bad state of the same entity, as another detector or another code states it, in an open case."""
-        found = (
-            other
-            for key in self._standing.get(self._stands(level)[0], ())
-            if (other := self.levels[key]).said.state_of == level.said.state_of and self._is_open(other.case)
-        )
-        return min(found, key=rank, default=None)
+        said = level.said
+        found = [
+            self.levels[key]
+            for key in self._standing.get(self._site(level).own, ())
+            if key[1:4] == said.state_of and self._is_open(self.levels[key].case)
+        ]
+        return min(found, key=rank) if found else None
 
     def neighbour(self, level: Level) -> Case | None:
         """The case whose roots this level belongs to: same cause, a domain in common, begun within domain_seconds.
@@ -149,11 +182,11 @@ class Casebook:
         """
         if not level.grave:
             return None
-        near = span(self.timing.domain_seconds)
+        near = self._domain
         said = level.said
         found = {
             case.id: case
-            for domain in self._shares(said)
+            for domain in self._shares[said.state_of]
             for case_id in self._near.get((said.cause, domain), ())
             if case_id != level.case
             and self._is_open(case_id)
@@ -174,28 +207,15 @@ class Casebook:
         standing = (self.levels[key] for place in places for key in self._standing.get(place, ()))
         return any(level.case == case_id and level.takes_gpus for level in standing)
 
+    def _site(self, level: Level) -> Site:
+        return self._sites[place_of(level.said.kind, level.said.entity), level.members]
+
     def _stands(self, level: Level) -> tuple[Place, ...]:
-        said = level.said
-        wanted = (said.kind, said.entity, level.job)
-        found = self._stood.get(wanted)
-        if found is None:
-            found = self._stood[wanted] = stands_at(self.topology, *wanted)
-        return found
-
-    def _leans(self, level: Level) -> tuple[tuple[Relation, Place], ...]:
-        said = level.said
-        wanted = (said.kind, said.entity, level.members)
-        found = self._leant.get(wanted)
-        if found is None:
-            found = self._leant[wanted] = leans_on(self.topology, *wanted)
-        return found
-
-    def _shares(self, said: Statement) -> tuple[Place, ...]:
-        wanted = (said.cause, said.kind, said.entity)
-        found = self._shared.get(wanted)
-        if found is None:
-            found = self._shared[wanted] = shares(self.topology, *wanted)
-        return found
+        """At its own place and beside it, and in the job that its evidence names."""
+        site = self._site(level)
+        if level.job is None or level.said.kind == "job":
+            return (site.own, *site.beside)
+        return (site.own, *site.beside, ("runs", level.job))
 
     def _is_open(self, case_id: str) -> bool:
         case = self.cases.get(case_id)
@@ -213,26 +233,34 @@ class Casebook:
             return
         self.roots[case_id] += by
         said = level.said
-        for domain in self._shares(said):
+        for domain in self._shares[said.state_of]:
             near = self._near[said.cause, domain]
             near[case_id] += by
             if not near[case_id]:
                 del near[case_id]
-        for relation, place in self._leans(level):
-            if by > 0:
-                self._leaning[place][key] = relation
+        for around in self._site(level).around:
+            if by < 0:
+                del self._leaning[around][key]
+            elif around in self._leaning:
+                self._leaning[around][key] = None
             else:
-                del self._leaning[place][key]
+                self._leaning[around] = {key: None}
+                for place in around.places:
+                    self._around[place].append(around)
 
     def _explains(self, cause: Level, relation: Relation, symptom: Level) -> bool:
         """A cause begins before its symptom, clocks aside, and the symptom before its cause is long over. A mere
         suspicion explains only suspicions.
         """
-        if symptom.said.cause not in SYMPTOMS.get((cause.said.cause, relation), ()) or symptom.grave > cause.grave:
+        if symptom.grave > cause.grave:
             return False
-        if cause.onset > symptom.onset + span(self.timing.skew_seconds):
+        # A flap is made of outages: a device that is gone explains the last one, whatever the first one was.
+        flaps = relation == "end" and symptom.said.cause == "link_flap"
+        if cause.onset > (symptom.said.time if flaps else symptom.onset) + self._skew:
             return False
-        if cause.ended is not None and symptom.onset > cause.ended + span(self.timing.settle_seconds):
+        if symptom.said.cause == "job_hang" and symptom.onset > cause.said.time + self._reach:
+            return False
+        if cause.ended is not None and symptom.onset > cause.ended + self._settle:
             return False
         return relation != "whole" or self._all_dark(symptom.said.entity, cause)
 

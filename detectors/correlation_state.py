@@ -18,7 +18,7 @@ from schemas.incident import Incident, incident_id
 
 Instant = int  # microseconds since the epoch, UTC
 Key = tuple[str, str, str, str, str]
-LEVEL_PER_CODE = frozenset({"gpu.xid", "gpu.xid_repeats"})
+LEVEL_PER_CODE = frozenset({"gpu.xid", "gpu.xid_repeats", "telemetry.clock_skew"})
 """Detectors that hold a level for each code of an entity. For all others the code is a word about the one level of the
 entity, and may change while it lasts: a leak that the rope shows, and then the reservoir too, is one leak.
 """
@@ -33,6 +33,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     ended no longer ago still explains. domain: roots begun within it in one domain are one incident (domain.md 4.3).
     reroot: an incident younger than this takes a better explanation and keeps its id. clear: how long an incident
     must be over before it is resolved. flap: how long after that the same root re-opens it instead of a new one.
+    reach: how long after its last word a cause still stops a job that had gone on until then: a rank that is gone
+    stops the next collective, after the retries of the network (tens of seconds).
     skew: how much later than its symptom a cause may seem to begin; covers clocks and sampling at 1 Hz.
     """
 
@@ -42,9 +44,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     clear_seconds: float = 30.0
     flap_seconds: float = 300.0
     skew_seconds: float = 5.0
+    reach_seconds: float = 120.0
 
 
-class Statement(msgspec.Struct, frozen=True, array_like=True):
+class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One finding, in the order of FINDING_COLUMNS."""
 
     time: Instant
@@ -83,7 +86,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
         return (self.time, order, self.cause, self.kind, self.entity, self.detector, self.active, self.code or "")
 
 
-class Level(msgspec.Struct, frozen=True, array_like=True):
+class Level(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A bad state of an entity, folded into a case until the case is forgotten.
 
     said: the last statement that it holds. case: the id of its case. root: whether the case is about it. onset: when
@@ -116,7 +119,7 @@ class Level(msgspec.Struct, frozen=True, array_like=True):
         return self.active and (self.root or self.takes_gpus)
 
 
-class Case(msgspec.Struct, frozen=True, array_like=True):
+class Case(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An incident as correlation keeps it; its levels carry the rest.
 
     state: waiting cases are not yet told to anyone. fired: whether it ever fired. suspect_at, fire_at: deadlines.
@@ -224,6 +227,14 @@ def rank(level: Level) -> tuple[int, Instant, Key]:
     return (CAUSE_BY_NAME[level.said.cause].order, level.onset, level.said.key)
 
 
+def patience(said: Statement, timing: Timing, *, orphan: bool) -> Instant:
+    """How long it waits before others are told: for its cause, if it usually has one. An orphan, whose cause is over,
+    may only be slower to end than that was, so it waits as long as its detectors may hold it.
+    """
+    lingers_seconds = CAUSE_BY_NAME[said.cause].lingers_seconds if orphan else 0.0
+    return span(max(timing.settle_seconds if said.waits else 0.0, lingers_seconds))
+
+
 def microseconds(time: datetime) -> Instant:
     return (time - EPOCH) // timedelta(microseconds=1)
 
@@ -237,8 +248,10 @@ def moment(time: Instant) -> datetime:
 
 
 def worse(one: Severity, other: Severity) -> Severity:
-    return max(one, other, key=SEVERITY_RANK.__getitem__)
+    return one if SEVERITY_RANK[one] >= SEVERITY_RANK[other] else other
 
 
 def earlier(one: Instant | None, other: Instant | None) -> Instant | None:
-    return min((time for time in (one, other) if time is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

@@ -8,7 +8,7 @@ import msgspec
 
 from detectors.casebook import EVIDENCE_LIMIT
 from detectors.correlation_state import Case, Instant, Key, Level, moment, rank
-from detectors.explanation import feeds_of
+from detectors.places import feeds_of
 from schemas.causes import CAUSE_BY_NAME, Kind
 from schemas.incident import Incident, State
 from schemas.topology import Topology
@@ -19,14 +19,17 @@ def incident_of(case: Case, levels: list[Level], topology: Topology, merged_into
     roots = {level.said.entity for level in levels if level.root}
     seen = {(level.said.kind, level.said.entity) for level in levels}
     seen.difference_update((case.kind, root) for root in roots)
-    first = heapq.nsmallest(EVIDENCE_LIMIT, levels, key=_shown_first)
+    speaking = [level for level in levels if level.root or level.said.evidence is not None]
+    shown = heapq.nsmallest(EVIDENCE_LIMIT, speaking, key=_shown_first)
+    if len(shown) < EVIDENCE_LIMIT:
+        shown = heapq.nsmallest(EVIDENCE_LIMIT, levels, key=_shown_first)
     return Incident(
         id=case.id, cause=case.cause, severity=case.severity, state=cast("State", case.state),
         root_kind=cast("Kind", case.kind),
         roots=tuple(sorted(roots)), members=tuple(sorted(_members(levels, topology))), symptoms=tuple(sorted(seen)),
         starts_at=moment(case.starts_at), detected_at=moment(case.detected_at or case.opened),
         ends_at=moment(case.ended) if case.state == "resolved" and case.ended is not None else None,
-        evidence=tuple(_evidence(level) for level in first),
+        evidence=tuple(_evidence(level) for level in shown),
         findings=dict(sorted(Counter(level.said.cause for level in levels).items())),
         merged_into=merged_into, flaps=case.flaps,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from itertools import chain
 
 import polars as pl
 
-from detectors.explanation import feeds_of
+from detectors.places import feeds_of
 from schemas.incident import Incident
 from schemas.tables import Table
 from schemas.topology import Topology, node_of

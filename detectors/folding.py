@@ -1,0 +1,127 @@
+"""Which case a level belongs to: cases take in what they explain, meet their like, and become one.
+
+A case that merges into another keeps nothing of its own but its id, so that nobody is paged twice.
+"""
+
+from msgspec.structs import replace
+
+from detectors.casebook import Casebook
+from detectors.correlation_state import Case, Instant, Level, earlier, opened, patience, worse
+from detectors.incident_view import incident_of
+from schemas.incident import Incident
+
+
+class Folding:
+    """touched: cases that must be told again. over: incidents as they stood when they ended."""
+
+    def __init__(self, book: Casebook) -> None:
+        self.book = book
+        self.touched: set[str] = set()
+        self.over: dict[str, Incident] = {}
+
+    def place(self, level: Level, at: Instant, *, orphan: bool = False) -> None:
+        """Fold a level into the case of its cause, of its like, of its symptoms, or one of its own."""
+        book = self.book
+        cause = book.explainer(level)
+        twin = book.twin(level) if cause is None else None
+        found = cause or twin
+        home = book.case_of(found) if found is not None else book.neighbour(level)
+        self._gather(level, home, at, root=cause is None and (twin is None or twin.root), orphan=orphan)
+
+    def settle_in(self, root: Level, at: Instant) -> None:
+        """A root that became worse, or came back, looks again for a cause, for its like and for its symptoms."""
+        book = self.book
+        own = book.case_of(root)
+        cause = book.explainer(root)
+        home = book.neighbour(root) if cause is None else book.case_of(cause)
+        if home is not None and home.id != own.id:
+            own = self._unite(root, home, [own], at)
+        self._gather(root, own, at, root=cause is None, orphan=False)
+
+    def _gather(self, level: Level, home: Case | None, at: Instant, *, root: bool, orphan: bool) -> None:
+        """Fold a level into its home, or a case of its own, together with all that it explains."""
+        book = self.book
+        whole, parts = book.claims(level, home, at)
+        case = self._unite(level, home, whole, at, orphan=orphan)
+        if root and level.said.kind == "pdu" and level.takes_gpus:
+            level = replace(
+                level, domain_wide=level.domain_wide or not book.has_gpus_folded(level.said.entity, case.id)
+            )
+        self.weigh(book.fold(level, case.id, root=root), at, due=True, orphan=orphan)
+        for part in parts:
+            moved = book.fold(part, case.id)
+            self.judge_over(part.case, at)
+            self.weigh(moved, at, due=True)
+
+    def _unite(self, level: Level, home: Case | None, whole: list[Case], at: Instant, *, orphan: bool = False) -> Case:
+        """One case out of many, about what `home` is about, or else about the new level.
+
+        The home keeps its id if it fired; else the one that fired first does, so that nobody is paged twice.
+        """
+        book = self.book
+        if home is not None and not whole:
+            return home
+        kept = home
+        fired = [case for case in whole if case.fired]
+        if fired and (home is None or not home.fired):
+            kept = min(fired, key=lambda case: (case.detected_at or at, case.id))
+        about = home or opened(level, at, at if orphan else level.onset)
+        if home is None and about.id in book.cases:  # what outlived an incident is not mistaken for it
+            about = opened(level, at, at)
+        kept = kept or about
+        if about.id != kept.id:
+            for symptom in book.levels_of(kept.id):
+                book.put(replace(symptom, root=False))
+            kept = replace(
+                kept, cause=about.cause, kind=about.kind, starts_at=about.starts_at, last_onset=about.last_onset
+            )
+        for other in whole if home is None else (home, *whole):
+            if other.id != kept.id:
+                kept = self._merge(other, kept, at, keep_roots=other.id == about.id)
+        book.cases[kept.id] = kept
+        return kept
+
+    def _merge(self, other: Case, kept: Case, at: Instant, *, keep_roots: bool) -> Case:
+        book = self.book
+        if other.told:
+            gone = replace(other, state="resolved", ended=at)
+            self.over[other.id] = incident_of(gone, book.levels_of(other.id), book.topology, merged_into=kept.id)
+        for level in book.levels_of(other.id):
+            book.fold(level, kept.id, root=level.root and keep_roots)
+        book.close(other)
+        kept = replace(
+            kept, severity=worse(kept.severity, other.severity), flaps=kept.flaps + other.flaps,
+            suspect_at=None if kept.told else earlier(kept.suspect_at, other.suspect_at),
+            fire_at=None if kept.fired else earlier(kept.fire_at, other.fire_at),
+        )  # fmt: skip
+        book.remind(kept.id, kept.suspect_at)
+        book.remind(kept.id, kept.fire_at)
+        return kept
+
+    def weigh(self, level: Level, at: Instant, *, due: bool, orphan: bool = False) -> None:
+        """What a level that is active means for its case: severity, times, and when others are told."""
+        book, said = self.book, level.said
+        case = book.case_of(level)
+        if (severity := worse(case.severity, said.severity)) != case.severity:
+            case = replace(case, severity=severity)
+        if level.root and not case.starts_at <= level.onset <= case.last_onset:
+            first, last = min(case.starts_at, level.onset), max(case.last_onset, level.onset)
+            case = replace(case, starts_at=first, last_onset=last)
+        if due and not case.fired:
+            when = at + patience(said, book.timing, orphan=orphan)
+            if said.severity != "info":
+                case = replace(case, fire_at=earlier(case.fire_at, when))
+            elif not case.told:
+                case = replace(case, suspect_at=earlier(case.suspect_at, when))
+            book.remind(case.id, when)
+        book.cases[case.id] = case
+        self.judge_over(case.id, at)
+
+    def judge_over(self, case_id: str, at: Instant) -> None:
+        """Note since when a case is over, or that it is not."""
+        case = self.book.cases[case_id]
+        over = None if self.book.open[case_id] else earlier(case.ended, at)
+        self.touched.add(case_id)
+        if over != case.ended:
+            self.book.cases[case_id] = replace(case, ended=over)
+            self.book.remind(case_id, self.book.cases[case_id].clears_at(self.book.timing))

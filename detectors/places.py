@@ -1,0 +1,199 @@
+"""Where levels stand, and where they look for their cause: the topology as places.
+
+All that one host holds leans on the same places, so these are drawn up once for the host: ten thousand findings of
+one domain speak of few hosts.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from detectors.explanation import MERGE_BY_CAUSE, READ_TOGETHER, Relation
+from schemas.tables import TABLES
+from schemas.topology import Topology, node_of
+
+Place = tuple[str, str]
+"""Kind and id; a link and its cable are one place. Beside the kinds of entities there are: slots, the GPUs of a node;
+below, what is at the other end of a node's links; runs, what works for a job.
+"""
+SOURCE_KINDS: Mapping[str, str] = {table.name: table.source for table in TABLES}
+
+
+class Surroundings(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Places that a level leans on over one relation. Compared by identity: all of one host share it."""
+
+    relation: Relation
+    places: tuple[Place, ...]
+
+
+class Site(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Of one entity. own: its place. beside: where else its symptoms find it. around: where it looks for its cause,
+    other than at its own place.
+    """
+
+    own: Place
+    beside: tuple[Place, ...] = ()
+    around: tuple[Surroundings, ...] = ()
+
+
+class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
+    """The sites of a topology by place and (for a job) its GPUs or nodes, drawn up when first asked for."""
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__()
+        self.topology = topology
+        self._drawn: dict[tuple[Relation, str, str], tuple[Surroundings]] = {}
+        self._slots: dict[str, tuple[Place]] = {}
+
+    def __missing__(self, wanted: tuple[Place, tuple[str, ...]]) -> Site:
+        own, members = wanted
+        kind, entity = own
+        match kind:
+            case "gpu":
+                node = node_of(entity)
+                site = Site(own, self._slots_of(node), self._host("inside", node))
+            case "node":
+                site = Site(own, around=self._host("inside", entity, itself=False))
+            case "link":
+                site = self._link(own)
+            case "switch":
+                site = Site(own, tuple(("below", node) for node in self.topology.nodes_under(kind, entity)))
+            case "cdu":
+                nodes = self.topology.nodes_under(kind, entity)
+                feeds = dict.fromkeys(feed for node in nodes for feed in feeds_of(self.topology, node))
+                site = Site(own, around=(Surroundings("whole", tuple(("pdu", feed) for feed in feeds)),))
+            case "job":
+                site = Site(own, around=(Surroundings("job", (("runs", entity), *self._workplaces(members))),))
+            case "source":
+                site = Site(own, around=self._near_source(entity))
+            case _:
+                site = Site(own)
+        return self.setdefault(wanted, site)
+
+    def _link(self, own: Place) -> Site:
+        """A link leans on the devices at its ends, and stands below the hosts there."""
+        ends = self.topology.ends(own[1])
+        hosts = dict.fromkeys(("below", node) for node in map(node_of, ends) if node in self.topology.node_rows)
+        around = dict.fromkeys(part for end in ends for part in self._near_device("end", end))
+        return Site(own, tuple(hosts), tuple(around))
+
+    def _host(self, relation: Relation, node: str, *, itself: bool = True) -> tuple[Surroundings]:
+        """A node, unless it is the node that looks, and what it is inside of."""
+        wanted = (relation, "node" if itself else "", node)
+        drawn = self._drawn.get(wanted)
+        if drawn is None:
+            places = [("node", node)] if itself else []
+            places.extend(("pdu", feed) for feed in feeds_of(self.topology, node))
+            if (cdu := self.topology.node_rows.get(node, {}).get("cdu")) is not None:
+                places.append(("cdu", cdu))
+            drawn = self._drawn.setdefault(wanted, (Surroundings(relation, tuple(places)),))
+        return drawn
+
+    def _only(self, relation: Relation, place: Place) -> tuple[Surroundings]:
+        wanted = (relation, *place)
+        drawn = self._drawn.get(wanted)
+        if drawn is None:
+            drawn = self._drawn.setdefault(wanted, (Surroundings(relation, (place,)),))
+        return drawn
+
+    def _near_device(self, relation: Relation, device: str) -> tuple[Surroundings, ...]:
+        """A device is a GPU, an HCA or a switch: its name tells."""
+        node, slash, slot = device.partition("/")
+        if not slash and node not in self.topology.node_rows:
+            return self._only(relation, ("switch", device))
+        host = self._host(relation, node)
+        return self._only(relation, ("gpu", device)) + host if slot.isdecimal() else host
+
+    def _near_source(self, source: str) -> tuple[Surroundings, ...]:
+        table, _, sender = source.partition(":")
+        kind = SOURCE_KINDS.get(table, "device")
+        if kind not in ("gpu", "node", "device"):
+            return self._only("source", place_of(kind, sender))
+        near = self._host("source", sender) if kind == "node" else self._near_device("source", sender)
+        # One GPU that hangs blocks the agent that reads all of its host (NVSentinel issue 1748).
+        return near + self._only("source", ("slots", sender)) if table in READ_TOGETHER else near
+
+    def _slots_of(self, node: str) -> tuple[Place]:
+        found = self._slots.get(node)
+        if found is None:
+            found = self._slots[node] = (("slots", node),)
+        return found
+
+    def _workplaces(self, members: tuple[str, ...]) -> dict[Place, None]:
+        """Where a job's members sit, down to the links of their nodes. A member that is a node brings all its GPUs."""
+        places: dict[Place, None] = {}
+        for member in members:
+            node = node_of(member)
+            gpus = (member,) if "/" in member else self.topology.gpus_of_node(member)
+            places.update((("gpu", gpu), None) for gpu in gpus)
+            places.update((place, None) for place in self._host("job", node)[0].places)
+            places["below", node] = None
+        return places
+
+
+def place_of(kind: str, entity: str) -> Place:
+    return ("link" if kind == "cable" else kind, entity)
+
+
+def feeds_of(topology: Topology, node: str) -> tuple[str, ...]:
+    row = topology.node_rows.get(node, {})
+    return tuple(dict.fromkeys(feed for feed in (row.get("pdu"), row.get("pdu_b")) if feed is not None))
+
+
+class Shares(dict[tuple[str, str, str], tuple[Place, ...]]):
+    """By cause, kind and entity: the domains over which a root of this cause merges with its like."""
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__()
+        self.topology = topology
+
+    def __missing__(self, wanted: tuple[str, str, str]) -> tuple[Place, ...]:
+        cause, kind, entity = wanted
+        merge = MERGE_BY_CAUSE.get(cause)
+        over = () if merge is None else merge.over
+        found = tuple(place for each in over for place in _DOMAINS[each](self.topology, kind, entity))
+        return self.setdefault(wanted, found)
+
+
+@lru_cache(maxsize=2)
+def drawn_up(topology: Topology) -> tuple[Sites, Shares]:
+    """Both follow from the topology alone, and are kept with it: every step asks about the same few hosts."""
+    return Sites(topology), Shares(topology)
+
+
+def _of_node(column: str) -> Callable[[Topology, str, str], tuple[Place, ...]]:
+    def domain(topology: Topology, _kind: str, entity: str) -> tuple[Place, ...]:
+        value = topology.node_rows.get(node_of(entity), {}).get(column)
+        return () if value is None else ((column, value),)
+
+    return domain
+
+
+def _devices(topology: Topology, kind: str, entity: str) -> tuple[Place, ...]:
+    """The hosts and switches that a GPU, a link or a source belongs to."""
+    if kind in ("link", "cable"):
+        return tuple(("device", node_of(end)) for end in topology.ends(entity))
+    return (("device", node_of(entity.partition(":")[2] or entity)),)
+
+
+def _bundle(topology: Topology, _kind: str, entity: str) -> tuple[Place, ...]:
+    star = topology.link_rows.get(entity, {}).get("star_group")
+    return () if star is None else (("bundle", str(star)),)
+
+
+def _pods(topology: Topology, kind: str, entity: str) -> tuple[Place, ...]:
+    pods = (topology.node_rows[node]["pod"] for node in topology.nodes_under(kind, entity))
+    return tuple(("pod", pod) for pod in dict.fromkeys(pods) if pod is not None)
+
+
+_DOMAINS: Mapping[str, Callable[[Topology, str, str], tuple[Place, ...]]] = {
+    "site": lambda _topology, _kind, _entity: (("site", ""),),
+    "pod": _pods,
+    "rack": _of_node("rack"),
+    "superblock": _of_node("superblock"),
+    "pdu": lambda topology, _kind, entity: tuple(("pdu", feed) for feed in feeds_of(topology, node_of(entity))),
+    "device": _devices,
+    "bundle": _bundle,
+    "table": lambda _topology, _kind, entity: (("table", entity.partition(":")[0]),),
+}
