@@ -9,15 +9,25 @@ from pipelines.sources.choose import scenario_source
 from replay.expectations import unmet
 from replay.scenario import load_scenario, scenario_names
 from replay.simulate import labels, topology_of
+from tests.pipelines.timelines.fabric import FABRIC, FIBER
+from tests.pipelines.timelines.form import Timeline, deviations
+from tests.pipelines.timelines.history import HISTORY
+from tests.pipelines.timelines.hosts import GPUS, HOSTS, JOBS, TELEMETRY
+from tests.pipelines.timelines.plant import COOLANT, POWER
 
-DEMO = "incident_day"  # `make demo` and test_demo replay it whole
+DEMO = "incident_day"  # `make demo` replays it whole
+TIMELINES: dict[str, Timeline] = {
+    **POWER, **COOLANT, **GPUS, **HOSTS, **JOBS, **TELEMETRY, **FABRIC, **FIBER, **HISTORY,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in scenario_names() if name != DEMO])
-def test_a_scenario_gives_the_incidents_it_expects_and_no_others(name: str) -> None:
+def test_a_scenario_gives_the_incidents_it_expects_and_its_timeline_and_nothing_else(name: str) -> None:
     scenario = load_scenario(name)
     tally = replayed(scenario_source(scenario), Settings())
     refused = any(fault.fault == "implausible_readings" for fault in scenario.faults)
     assert (tally.quarantined > 0) == refused
     assert tally.late == 0
     assert unmet(scenario, fired(tally), labels(scenario, topology_of(scenario))) == ()
+    assert name in TIMELINES, "write down what must happen in it: tests/pipelines/timelines"
+    assert deviations(TIMELINES[name], scenario, fired(tally), tally) == []

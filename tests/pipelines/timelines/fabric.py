@@ -1,0 +1,58 @@
+"""Timelines of links and fibres. Ports are read every 10 s and optics every 30 s where the scenario says so; "two
+samples in a row" are then told within 20 and 60 s. A fibre's fault is in the shot that shows it.
+"""
+
+from tests.pipelines.timelines.form import At, Between, Do, Timeline, Told, ticket
+
+FABRIC: dict[str, Timeline] = {
+    # No bit is wrong: waiting for credit is a note, and nobody is paged.
+    "congested_link": (),
+    # 4.5 dB less light in two samples in a row, from the first after 240 s.
+    "dirty_connector": (
+        Told(Between(240 + 30, 270 + 30), "connector_contaminated", ("c000081",), 0,
+             (Do("clean_connector", "c000081"),)),
+    ),
+    # A sequential test of some 1e8 codewords a sample, of which 1e-7 begin a tail: a few samples decide.
+    "fec_tail": (
+        Told(Between(240, 250 + 3 * 10), "link_degraded", ("c000083",), 0, ticket("c000083")),
+    ),
+    # Three and a half decades in two samples in a row.
+    "link_errors": (
+        Told(Between(240 + 10, 250 + 10), "link_degraded", ("c000075",), 0, ticket("c000075")),
+    ),
+    # Down for 5 s every 40 s: the second outage of 5 minutes, at 220 s, is a flap; a sample every 10 s sees the state
+    # or the counter, and it waits 3 s for a cause above it.
+    "link_flap": (
+        Told(Between(220 + 3, 230 + 3), "link_flap", ("c000090",), 0,
+             (Do("isolate_port", "spine-000:27", by=5), *ticket("c000090"))),
+    ),
+    # A module warms up within a minute or two; errors rise with it, and two samples of each must say so.
+    "module_overheated": (
+        Told(Between(240 + 10, 240 + 120), "link_degraded", ("c000066",), 0, ticket("c000066")),
+    ),
+    # The bias rises by 35 % in 300 s: its 20 % are passed at 351 s, and 30 s later a second sample says so. The fade of
+    # light is a trend before that, and errors come last.
+    "optic_decay": (
+        Told(Between(240, 381 + 30), "optic_degrading", ("c000070",), 0, ticket("c000070")),
+    ),
+    # Half of the rate in two samples in a row, while every step waits for it.
+    "slow_hop": (
+        Told(Between(240 + 10, 250 + 10), "link_degraded", ("c000070",), 0, ticket("c000070")),
+    ),
+    # Its own rows cease, and its neighbours' ports are down: told when the silence and the ports agree.
+    "switch_lost": (
+        Told(Between(180, 180 + 60), "switch_lost", ("leaf-003",), 0, ticket("leaf-003")),
+    ),
+}  # fmt: skip
+
+# An OTDR's shot is a row at the instant it was taken: 240 s, and 10 s where two wavelengths are shot in turn.
+BENT = (Do("clean_connector", "c000100"), Do("reseat", "c000100"))
+FIBER: dict[str, Timeline] = {
+    "fiber_bend": (Told(At(240), "fiber_loss", ("c000100",), 0, BENT),),
+    "fiber_damage": (
+        Told(At(240), "fiber_loss", ("c000100",), 0, BENT),
+        Told(At(240), "fiber_loss", ("c000120",), 0, (Do("clean_connector", "c000120"), Do("reseat", "c000120"))),
+        Told(At(240), "fiber_reflectance", ("c000110",), 0, (Do("clean_connector", "c000110"),)),
+    ),
+    "fiber_macrobend": (Told(At(10), "fiber_loss", ("c000100",), 0, BENT),),
+}  # fmt: skip

@@ -1,0 +1,128 @@
+"""Timelines of reconstructions of what has happened. Sources are in the scenarios; times as in the other files."""
+
+from tests.pipelines.timelines.form import At, Between, Do, Timeline, Told, left_out, refused, replaced, ticket
+
+HISTORY: dict[str, Timeline] = {
+    # As job_hang: 15 s without a step, from one that began at most 4.8 s before; 3 s for a cause above it.
+    "history/hang_all_busy": (
+        Told(
+            Between(180 - 4.8 + 15, 180 + 4.8 + 15 + 3), "job_hang", ("train-1",), 128,
+            (Do("restart_app", "train-1"), *ticket("train-1")),
+        ),
+    ),
+    # The last of 24 beats is less than 1 s from 180; dead 3.25 s after it; 3 s for a cause above them.
+    "history/hosts_lost_together": (
+        Told(
+            Between(179 + 3.25 + 3, 180 + 3.25 + 3), "node_lost", ("n00004", "n00005", "n00006"), 24,
+            left_out("n00004", "n00005", "n00006", work=[Do("reboot_node", f"n0000{node}") for node in (4, 5, 6)]),
+        ),
+    ),
+    # The meters' last words. The spares are enough for the first of the three domains; for the others GPUs are
+    # reclaimed.
+    "history/lightning_strike": (
+        Told(
+            Between(180, 181), "power_domain_lost", ("pdu-000", "pdu-001", "pdu-002"), 384,
+            (
+                Do("global_checkpoint", "ndr-fat-tree", by=30),
+                Do("allocate_spare", "pdu-000", by=5),
+                *(Do("allocate_spare", f"pdu-00{pdu}", by=5, outcome="refused") for pdu in (1, 2)),
+                Do("reclaim_gpus", "ndr-fat-tree"),
+                Do("restore_shard", "pdu-000", by=5 + 30),
+                *(Do("restore_shard", f"pdu-00{pdu}", by=5 + 30, outcome="refused") for pdu in (1, 2)),
+                Do("resume", "pdu-000", by=5 + 30 + 5),
+                *(Do("resume", f"pdu-00{pdu}", by=5 + 30 + 5, outcome="refused") for pdu in (1, 2)),
+                *ticket("pdu-000", "pdu-001", "pdu-002"),
+            ),
+        ),
+    ),
+    # The first remap, 60 s in, has used up its bank.
+    "history/memory_wearing_out": (
+        Told(
+            Between(240, 241), "gpu_memory", ("n00002/6",), 1, left_out("n00002", work=[Do("rma", "n00002/6")]),
+        ),
+    ),
+    # Bit 0x80 for 3 s of samples at one in 5 s: the second.
+    "history/power_brake_for_hours": (
+        Told(
+            Between(180 + 5, 185 + 5), "gpu_power_brake", ("n00003/2", "n00003/5"), 2,
+            ticket("n00003/2", "n00003/5"),
+        ),
+    ),
+    # 5 % above its own usual ratio for as many steps of 4.8 s as a lasting slowdown takes.
+    "history/silent_slow_gpu": (
+        Told(Between(180 + 60, 180 + 180), "gpu_straggler", ("n00005/1",), 1, ticket("n00005/1")),
+    ),
+    # The agent's silence, from 200 s, is part of it.
+    "history/stalled_agent": (
+        Told(
+            Between(180, 181), "gpu_fallen_off_bus", ("n00001/4",), 1,
+            left_out("n00001", work=[Do("reboot_node", "n00001")]),
+        ),
+    ),
+    # The second sample without flow. At 1.37 K/s (700 W on 510 J/K) a GPU of 55 to 60 degrees is 26 to 29 s away from
+    # 95; the loop's 128 GPUs are two stages of 2 s, which must be over by then. Who throttles meanwhile is a member.
+    "history/total_pump_failure": (
+        Told(
+            Between(180, 182), "coolant_pump_failure", ("cdu-00",), None,
+            (
+                Do("raise_flow", "cdu-00", by=5),
+                Do("cap_power", "cdu-00", by=5),
+                Do("staged_shutdown", "cdu-00", by=Between(26 - 4 - 1, 29 - 4)),
+                *ticket("cdu-00"),
+            ),
+        ),
+    ),
+    # Four of the sixteen nodes of the superblock may be out; from then on people decide. No node is a spare.
+    "history/llama3_mix": (
+        # As job_hang; the crash at 340 s ends it.
+        Told(
+            Between(240 - 4.8 + 15, 240 + 4.8 + 15 + 3), "job_hang", ("train-1",), 128,
+            (Do("restart_app", "train-1"), *ticket("train-1")), over=At(340),
+        ),
+        Told(
+            Between(430, 431), "gpu_fallen_off_bus", ("n00000/2",), 1,
+            left_out("n00000", work=[Do("reboot_node", "n00000")]),
+        ),
+        # GPUs are read every 5 s.
+        Told(Between(520, 525), "gpu_memory", ("n00009/5",), 1, left_out("n00009", work=[Do("rma", "n00009/5")])),
+        # The second outage, at 600 s, in a sample of 10 s; 3 s for a cause above it.
+        Told(
+            Between(600 + 3, 610 + 3), "link_flap", ("c000181",), 0,
+            (Do("isolate_port", "spine-001:27", by=5), *ticket("c000181")),
+        ),
+        Told(
+            Between(630, 631), "gpu_fatal_error", ("n00005/7",), 1,
+            left_out("n00005", work=[Do("reset_gpu", "n00005/7")]),
+        ),
+        Told(
+            Between(690, 700), "gpu_nvlink", ("n00012/3",), 1, left_out("n00012", work=[Do("reset_gpu", "n00012/3")]),
+        ),
+        Told(Between(750, 755), "gpu_memory", ("n00007/0",), 1, refused("n00007", Do("rma", "n00007/0"))),
+        # The second time, at 880 s, and 45 s of nobody else.
+        Told(
+            Between(880 + 45, 881 + 45), "gpu_fatal_error", ("n00014/4",), 1,
+            refused("n00014", Do("reset_gpu", "n00014/4")),
+        ),
+        Told(
+            Between(919 + 3.25 + 3, 920 + 3.25 + 3), "node_lost", ("n00010",), 8,
+            refused("n00010", Do("reboot_node", "n00010")),
+        ),
+        Told(Between(1010, 1015), "gpu_memory", ("n00002/6",), 1, refused("n00002", Do("rma", "n00002/6"))),
+        Told(
+            Between(1080, 1081), "gpu_fallen_off_bus", ("n00015/1",), 1, refused("n00015", Do("reboot_node", "n00015")),
+        ),
+    ),
+    # Two outages, at 120 and 160 s, in samples of 10 s, and 3 s for a cause above them; two within 5 minutes hold until
+    # 420 s. After a settling time of 300 s two samples say that errors are worse than they were.
+    "history/worse_after_flap": (
+        Told(
+            Between(160 + 3, 170 + 3), "link_flap", ("c000068",), 0,
+            (Do("isolate_port", "spine-000:5", by=5), *ticket("c000068")), over=Between(120 + 300, 130 + 300),
+        ),
+        Told(Between(165 + 300 + 10, 165 + 300 + 3 * 10), "link_degraded", ("c000068",), 0, ticket("c000068")),
+    ),
+    # XID 48 is logged a second before the second crash; of the 672 lines of XID 45 nothing is said. Spares are at hand.
+    "history/xid_45_storm": (
+        Told(Between(360, 361), "gpu_memory", ("n00004/6",), 1, replaced("n00004", work=[Do("rma", "n00004/6")])),
+    ),
+}  # fmt: skip
