@@ -4,6 +4,7 @@ finding.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 import polars as pl
@@ -11,6 +12,7 @@ import polars as pl
 from pipelines.rejudge import COMPARED, Rejudged
 from schemas.incident import Incident
 
+BEFORE_ONSET = timedelta(seconds=60)  # an onset is an estimate
 Change = Literal["appears", "vanishes", "earlier", "later", "cause", "root", "severity", "members", "actions"]
 
 
@@ -31,13 +33,13 @@ class Difference:
 def differences(before: Rejudged, after: Rejudged) -> tuple[Difference, ...]:
     """In order of time."""
     old, new = fired(before.incidents.values()), fired(after.incidents.values())
-    pairs = _pairs(old, new)
-    kept = {one.id for _, one in pairs}
-    gone = [one for one in old if one.id not in {first.id for first, _ in pairs}]
+    together = pairs(old, new)
+    kept = {one.id for _, one in together}
+    gone = [one for one in old if one.id not in {first.id for first, _ in together}]
     found = [
         *(_one(one, None, before, after) for one in gone),
         *(_one(None, one, before, after) for one in new if one.id not in kept),
-        *(difference for one, other in pairs for difference in _changes(one, other, before, after)),
+        *(difference for one, other in together for difference in changes(one, other, before, after)),
     ]
     return tuple(found)
 
@@ -48,22 +50,25 @@ def fired(incidents: Iterable[Incident]) -> list[Incident]:
     return sorted(real, key=lambda one: (one.detected_at, one.id))
 
 
-def _pairs(old: list[Incident], new: list[Incident]) -> list[tuple[Incident, Incident]]:
+def pairs(old: list[Incident], new: list[Incident]) -> list[tuple[Incident, Incident]]:
     """The same incident on both sides: of the same cause and roots, else of anything in common at the same time."""
-    pairs: list[tuple[Incident, Incident]] = []
+    found: list[tuple[Incident, Incident]] = []
+    paired: set[str] = set()
     left = list(new)
     for exact in (True, False):
         for one in old:
-            if any(one.id == first.id for first, _ in pairs):
+            if one.id in paired:
                 continue
-            other = next((each for each in left if _same(one, each, exact=exact)), None)
+            other = next((each for each in left if same(one, each, exact=exact)), None)
             if other is not None:
-                pairs.append((one, other))
+                found.append((one, other))
+                paired.add(one.id)
                 left.remove(other)
-    return pairs
+    return found
 
 
-def _same(one: Incident, other: Incident, *, exact: bool) -> bool:
+def same(one: Incident, other: Incident, *, exact: bool) -> bool:
+    """Whether both speak of one thing: same cause and roots at the same time, or anything in common at that time."""
     if exact:
         return (one.cause, one.roots) == (other.cause, other.roots) and _overlap(one, other)
     shared = {*one.roots, *one.members} & {*other.roots, *other.members}
@@ -81,11 +86,12 @@ def _one(one: Incident | None, other: Incident | None, before: Rejudged, after: 
     assert incident is not None
     return Difference(
         change="vanishes" if other is None else "appears", cause=incident.cause, roots=incident.roots,
-        before=_said(one), after=_said(other), finding=_finding(incident.roots, before, after),
+        before=_said(one), after=_said(other), finding=finding_behind((incident,), before, after),
     )  # fmt: skip
 
 
-def _changes(one: Incident, other: Incident, before: Rejudged, after: Rejudged) -> Iterable[Difference]:
+def changes(one: Incident, other: Incident, before: Rejudged, after: Rejudged) -> Iterable[Difference]:
+    """In what the two sides differ about one incident."""
     moved: Change = "earlier" if other.detected_at < one.detected_at else "later"
     changed: list[tuple[Change, bool, str, str]] = [
         ("cause", one.cause != other.cause, one.cause, other.cause),
@@ -101,25 +107,35 @@ def _changes(one: Incident, other: Incident, before: Rejudged, after: Rejudged) 
         if differs:
             yield Difference(
                 change=change, cause=one.cause, roots=one.roots, before=was, after=would_be,
-                finding=_finding((*one.roots, *other.roots), before, after),
+                finding=finding_behind((one, other), before, after),
             )  # fmt: skip
 
 
-def _finding(roots: tuple[str, ...], before: Rejudged, after: Rejudged) -> str | None:
-    """The first finding about these entities that only one side made, in words."""
-    columns = list(COMPARED)
-    mine = pl.col("entity").is_in(list(roots))
-    old, new = (side.findings.filter(mine).select(columns) for side in (before, after))
-    only = pl.concat([
-        old.join(new, on=columns, how="anti", nulls_equal=True).with_columns(side=pl.lit("before")),
-        new.join(old, on=columns, how="anti", nulls_equal=True).with_columns(side=pl.lit("after")),
-    ]).sort("time", "side")  # fmt: skip
-    if only.is_empty():
-        return None
-    row = only.row(0, named=True)
-    verb = "begins" if row["active"] else "ends"
-    where = f"{row['detector']}: {row['cause']} ({row['code']}, {row['severity']}) of {row['entity']}"
-    return f"{where} {verb} at {row['time']:%H:%M:%S}, {row['side']} only"
+def finding_behind(incidents: Iterable[Incident], before: Rejudged, after: Rejudged) -> str | None:
+    """The first finding that only one side made while the incidents lasted, about their roots, or else about what they
+    took with them; in words.
+    """
+    every = tuple(incidents)
+    since = min(one.starts_at for one in every) - BEFORE_ONSET
+    ends = [one.ends_at for one in every]
+    until = max((end for end in ends if end is not None), default=None) if None not in ends else None
+    inside = pl.col("time") >= since
+    inside &= pl.lit(value=True) if until is None else pl.col("time") <= until
+    roots = {root for one in every for root in one.roots}
+    others = {name for one in every for name in (*one.members, *(entity for _, entity in one.symptoms))}
+    for names in (roots, others - roots):
+        mine = inside & pl.col("entity").is_in(sorted(names))
+        old, new = (side.findings.filter(mine).select(COMPARED) for side in (before, after))
+        only = pl.concat([
+            old.join(new, on=COMPARED, how="anti", nulls_equal=True).with_columns(side=pl.lit("before")),
+            new.join(old, on=COMPARED, how="anti", nulls_equal=True).with_columns(side=pl.lit("after")),
+        ]).sort("time", "side")  # fmt: skip
+        if not only.is_empty():
+            row = only.row(0, named=True)
+            verb = "begins" if row["active"] else "ends"
+            where = f"{row['detector']}: {row['cause']} ({row['code']}, {row['severity']}) of {row['entity']}"
+            return f"{where} {verb} at {row['time']:%Y-%m-%d %H:%M:%S}, {row['side']} only"
+    return None
 
 
 def _asked(incident: Incident, side: Rejudged) -> frozenset[tuple[str, str]]:

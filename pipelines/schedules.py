@@ -7,11 +7,15 @@ from datetime import timedelta
 import dagster as dg
 import msgspec
 
+from pipelines import operations_database
 from pipelines.assets.ingest import IngestConfig, ingest
 from pipelines.assets.models import learned_models
+from pipelines.assets.replays import INCIDENTS, INCIDENTS_NAME, incident_replay, nightly_backtest, settings_backtest
 from pipelines.assets.reports import reliability_report
 from pipelines.assets.segments import hourly_segments
+from pipelines.counterfactual import fired
 from pipelines.drop_folder import entries
+from pipelines.operations_store import OperationsStore
 from pipelines.sources.choose import topic_formats
 from pipelines.sources.contract import SourceError
 from pipelines.sources.kafka_lag import kafka_lag
@@ -23,6 +27,7 @@ PENDING = [
     dg.DagsterRunStatus.STARTED,
 ]  # fmt: skip
 FORGOTTEN_AT_ONCE = 200
+INCIDENTS_OFFERED = 1000  # the newest; the UI lists them one below the other
 # Everything a run says is in the UI; the terminal of `make ui` stays quiet.
 QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
@@ -42,6 +47,18 @@ report_job = dg.define_asset_job(
 models_job = dg.define_asset_job(
     "models_job", selection=dg.AssetSelection.assets(learned_models), config={"loggers": QUIET},
     description="What is normal, learned from the last day.",
+)  # fmt: skip
+replay_job = dg.define_asset_job(
+    "replay_job", selection=dg.AssetSelection.assets(incident_replay), config={"loggers": QUIET},
+    description="An incident (the partition) judged again under chosen settings (run configuration).",
+)  # fmt: skip
+backtest_job = dg.define_asset_job(
+    "backtest_job", selection=dg.AssetSelection.assets(settings_backtest), config={"loggers": QUIET},
+    description="Chosen settings (run configuration) against the current ones, up to an incident (the partition).",
+)  # fmt: skip
+nightly_backtest_job = dg.define_asset_job(
+    "nightly_backtest_job", selection=dg.AssetSelection.assets(nightly_backtest), config={"loggers": QUIET},
+    description="A day under the current settings, against what was decided at the time.",
 )  # fmt: skip
 
 
@@ -83,6 +100,44 @@ models_every_night = dg.ScheduleDefinition(
 def report_every_day(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     day = context.scheduled_execution_time - timedelta(days=1)
     return dg.RunRequest(partition_key=f"{day:%Y-%m-%d}")
+
+
+@dg.schedule(
+    job=nightly_backtest_job, cron_schedule="50 0 * * *", execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING, description="Ten to one UTC: yesterday, judged again.",
+)  # fmt: skip
+def backtest_every_night(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    day = context.scheduled_execution_time - timedelta(days=1)
+    return dg.RunRequest(partition_key=f"{day:%Y-%m-%d}")
+
+
+@dg.sensor(
+    name="new_incidents", minimum_interval_seconds=60, default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Each of the newest incidents is a partition of replay_job and backtest_job.",
+)  # fmt: skip
+def new_incidents_sensor(
+    context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]
+) -> dg.SensorResult | dg.SkipReason:
+    try:
+        store = OperationsStore.open(workplace.settings.store.operations, create=False, busy_seconds=1.0)
+    except operations_database.StoreUnavailable as away:
+        return dg.SkipReason(str(away))
+    try:
+        newest = fired(store.incidents(limit=INCIDENTS_OFFERED))
+    except operations_database.StoreUnavailable as away:
+        return dg.SkipReason(str(away))
+    finally:
+        store.close()
+    known = set(context.instance.get_dynamic_partitions(INCIDENTS_NAME))
+    wanted = {incident.id for incident in newest}
+    new, old = [one.id for one in newest if one.id not in known], sorted(known - wanted)
+    return dg.SensorResult(
+        dynamic_partitions_requests=[
+            *([INCIDENTS.build_add_request(new)] if new else []),
+            *([INCIDENTS.build_delete_request(old)] if old else []),
+        ],
+        skip_reason=f"{len(new)} incidents are new, {len(old)} are no longer offered",
+    )
 
 
 @dg.sensor(

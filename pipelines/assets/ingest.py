@@ -21,6 +21,7 @@ AREAS: Mapping[str, str] = {
     "heartbeat": "Beats of the ranks of training jobs, with step times and checkpoints.",
     "job_event": "Jobs that start, stop, restart and save checkpoints.",
     "maintenance": "Planned work: what happens inside it is no loss.",
+    "outside_event": "What was done to the cluster or around it: deploys, settings, firmware, works. It is not judged.",
     "fabric_port": "Counters, bit error rates and state of every switch and HCA port.",
     "optic": "Light levels, bias and temperature of optical modules, one row a lane.",
     "otdr_trace": "OTDR shots along optical fibres: the whole trace.",

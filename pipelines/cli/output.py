@@ -41,7 +41,11 @@ def console() -> Console:
 
 
 def print_json(document: Any) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document, enc_hook=_encode), indent=2).decode() + "\n")
+    sys.stdout.write(as_json_text(document))
+
+
+def as_json_text(document: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(document, enc_hook=_encode), indent=2).decode() + "\n"
 
 
 def _encode(value: Any) -> Any:

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from pipelines import counterfactual
+from pipelines.backtest_pass import pass_over
 from pipelines.bundles.bundle import decode, is_bundle
+from pipelines.cli.backtest import reported
 from pipelines.cli.bundles import verify as verify_bundle
 from pipelines.cli.heard import HeardSource
 from pipelines.cli.output import (
@@ -30,9 +32,10 @@ from pipelines.cli.session import replayed, settings_at, with_progress
 from pipelines.counterfactual import Difference, differences
 from pipelines.pacing import paced, speed_of
 from pipelines.recovery.settings import RecoverySettings
-from pipelines.rejudge import rejudge
-from pipelines.settings import load_settings
+from pipelines.rejudge import Rejudged, rejudge
+from pipelines.settings import Settings, load_settings
 from pipelines.sources.choose import source_for
+from pipelines.sources.windows import EPOCH
 from pipelines.stream import Tally
 from schemas.incident import Incident
 
@@ -58,8 +61,7 @@ def replay(
             raise Refused(f"{source}: --verify needs a bundle of `hotspare incidents export`")
         return verify_bundle(decode(Path(source), chosen.bundles.bytes_maximum), chosen, as_json=as_json)
     if diff is not None:
-        other = load_settings(Path(diff))
-        then, now = (rejudge(source_for(source, chosen, seed=seed), one) for one in (chosen, other))
+        then, now = both(source, chosen, load_settings(Path(diff)), seed)
         return show_differences(differences(then, now), as_json=as_json)
     remarks: list[str] = []
     heard = HeardSource(source=source_for(source, chosen, seed=seed, speed=pace, say=remarks.append))
@@ -70,6 +72,17 @@ def replay(
     else:
         show_tally(tally, title="; ".join(remarks), refused=heard.refusals())
     return FOUND_SOMETHING if needs_person(tally) else 0
+
+
+def both(spec: str, settings: Settings, other: Settings, seed: int | None) -> tuple[Rejudged, Rejudged]:
+    """What either settings make of a source: in one pass, unless they read its names differently."""
+    if settings.identity != other.identity:
+        one, two = (rejudge(source_for(spec, settings, seed=seed), each) for each in (settings, other))
+        return one, two
+    with reported(plain=False) as progress:
+        passed = pass_over([source_for(spec, settings, seed=seed)], settings, other, EPOCH, progress)
+    assert passed.before is not None, "two settings were given"
+    return passed.before, passed.after
 
 
 def needs_person(tally: Tally) -> bool:

@@ -57,7 +57,10 @@ def test_the_finding_behind_a_difference_is_the_first_that_only_one_side_made() 
     before = side(DEAD, findings=(said(5), said(7)))
     later = side(replace(DEAD, detected_at=T0 + timedelta(seconds=7)), findings=(said(7),))
     (found,) = differences(before, later)
-    assert found.finding == "gpu.absent: gpu_fallen_off_bus (absent, page) of n1/3 begins at 09:00:05, before only"
+    assert (
+        found.finding
+        == "gpu.absent: gpu_fallen_off_bus (absent, page) of n1/3 begins at 2026-03-02 09:00:05, before only"
+    )
 
 
 def test_an_action_that_only_one_side_asks_for_is_named() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pipelines.definitions import defs
 from pipelines.lease import ingesting
 from pipelines.schedules import (
+    backtest_every_night,
     drop_folder_sensor,
     ingest_every_minute,
     ingest_job,
@@ -84,9 +85,10 @@ def test_the_ingest_schedule_waits_for_an_ingest_that_is_under_way(kept, place):
     assert "still ingests" in data.skip_message
 
 
-def test_the_daily_report_is_about_yesterday(kept):
-    at = datetime(2026, 3, 3, 0, 15, tzinfo=UTC)
-    data = ticked(report_every_day, kept, at)
+@pytest.mark.parametrize("schedule", [report_every_day, backtest_every_night])
+def test_the_daily_report_and_the_nightly_backtest_are_about_yesterday(kept, schedule):
+    at = datetime(2026, 3, 3, 0, 50, tzinfo=UTC)
+    data = ticked(schedule, kept, at)
     assert [request.partition_key for request in data.run_requests] == ["2026-03-02"]
 
 

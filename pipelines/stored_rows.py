@@ -1,0 +1,172 @@
+"""Rows of a long window of the store, read window by window: when anything was stored at all, and only the files of
+the hour that is being read.
+
+The views of the store span every sealed hour, and a query of them opens each of its files; over a month that is more
+than the reading itself.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import duckdb
+import polars as pl
+
+from pipelines.sources.contract import SourceError
+from pipelines.telemetry_store import StoreBusy, StoreUnavailable, TelemetryStore
+from replay.simulate import Window
+from schemas.tables import TABLES, Table
+
+HOUR = timedelta(hours=1)
+INSTANT = timedelta(microseconds=1)
+ATTEMPTS, RETRY_SECONDS = 5, 0.5
+Read = TypeVar("Read")
+
+
+class NothingStored(SourceError):
+    """Of the window asked for."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """begins_at <= time < ends_at, with no whole hour in it of which nothing is stored."""
+
+    begins_at: datetime
+    ends_at: datetime
+
+    @property
+    def seconds(self) -> float:
+        return (self.ends_at - self.begins_at).total_seconds()
+
+
+def stored_hours(store: TelemetryStore) -> tuple[datetime, ...]:
+    """Clock hours of which telemetry is stored, in order; of sealed ones only the list is read."""
+    live = " union ".join(f"select date_trunc('hour', {table.time}) as hour from live.{table.name}" for table in TABLES)  # noqa: S608  names of our own
+    sealed = "select hour from segments where table_name in (select unnest(?))"
+    with store.connected(read_only=True) as connection:
+        found = connection.execute(
+            f"{live} union {sealed} order by hour", [[table.name for table in TABLES]]
+        ).fetchall()
+    return tuple(hour for (hour,) in found)
+
+
+def look_for_rows(store: TelemetryStore, begin: datetime, end: datetime) -> None:
+    """Raises NothingStored, with what is stored instead, when no row lies in begin <= time < end."""
+    hours = stored_hours(store)
+    touched = [hour for hour in hours if begin - HOUR < hour < end]
+    if any(begin <= hour and hour + HOUR <= end for hour in touched):
+        return
+    if any(_newest(store, max(hour, begin), min(hour + HOUR, end)) is not None for hour in touched):
+        return
+    if not hours:
+        raise NothingStored(f"{store.path}: holds no telemetry at all; `hotspare ingest` takes some in")
+    window = f"{begin:%Y-%m-%dT%H:%M:%SZ} to {end:%Y-%m-%dT%H:%M:%SZ}"
+    held = f"{hours[0]:%Y-%m-%dT%H:%M}Z to {hours[-1] + HOUR:%Y-%m-%dT%H:%M}Z"
+    raise NothingStored(f"{store.path}: nothing is stored of {window}; it holds hours from {held}")
+
+
+def stretches(store: TelemetryStore, begin: datetime, end: datetime) -> tuple[Stretch, ...]:
+    """What is stored of begin <= time < end, in order of time.
+
+    After an hour without any row the cluster was not watched, and a new stretch begins. A stretch ends with its last
+    row, or later where the stream that it came from had heard nothing for longer: so its silence is judged as it was.
+    """
+    hours = [hour for hour in stored_hours(store) if begin - HOUR < hour < end]
+    runs: list[list[datetime]] = []
+    for hour in hours:
+        if runs and hour - runs[-1][-1] <= HOUR:
+            runs[-1].append(hour)
+        else:
+            runs.append([hour])
+    found = (_stretch(store, run, begin, end) for run in runs)
+    return tuple(one for one in found if one is not None)
+
+
+def windows(store: TelemetryStore, stretch: Stretch, seconds: int) -> Iterator[Window]:
+    """Windows of `seconds`, every table in order of time. The file is open only while one is read."""
+    at = stretch.begins_at
+    while at < stretch.ends_at:
+        until = min(at + timedelta(seconds=seconds), stretch.ends_at)
+        yield Window(at, until, _patiently(store, partial(_tables, store, at, until)))
+        at = until
+
+
+def _tables(
+    store: TelemetryStore, begin: datetime, end: datetime, connection: duckdb.DuckDBPyConnection
+) -> dict[str, pl.DataFrame]:
+    return {
+        table.name: connection.sql(
+            f"select * from ({_rows(connection, store, table, begin, end)}) order by {table.time}",  # noqa: S608  names of our own
+            params={"begin": begin, "end": end},
+        ).pl()
+        for table in TABLES
+    }
+
+
+def _patiently(store: TelemetryStore, read: Callable[[duckdb.DuckDBPyConnection], Read]) -> Read:
+    """What a file that is there says. One that a writer is just closing may look cut off for a moment; of thousands of
+    openings one meets that.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            with store.connected(read_only=True) as connection:
+                return read(connection)
+        except StoreBusy:
+            raise
+        except StoreUnavailable:
+            time.sleep(RETRY_SECONDS)
+    with store.connected(read_only=True) as connection:
+        return read(connection)
+
+
+def _stretch(store: TelemetryStore, run: Sequence[datetime], begin: datetime, end: datetime) -> Stretch | None:
+    """run: hours one after the other; of those that the window only touches it may hold no row."""
+    newest = (_newest(store, max(hour, begin), min(hour + HOUR, end)) for hour in reversed(run))
+    last = next((moment for moment in newest if moment is not None), None)
+    if last is None:
+        return None
+    first = max(run[0], begin)
+    cluster = store.cluster(first, last + INSTANT)
+    heard = last if cluster is None else min(cluster.until, run[-1] + 2 * HOUR)
+    return Stretch(first, min(max(last + INSTANT, heard), end))
+
+
+def _newest(store: TelemetryStore, begin: datetime, end: datetime) -> datetime | None:
+    """Time of the newest row with begin <= time < end; the window lies within one hour."""
+
+    def read(connection: duckdb.DuckDBPyConnection) -> list[datetime | None]:
+        return [
+            connection.execute(
+                f"select max({table.time}) from ({_rows(connection, store, table, begin, end)})",  # noqa: S608  names of our own
+                {"begin": begin, "end": end},
+            ).fetchall()[0][0]
+            for table in TABLES
+        ]
+
+    found = _patiently(store, read)
+    return max((moment for moment in found if moment is not None), default=None)
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, store: TelemetryStore, table: Table, begin: datetime, end: datetime
+) -> str:
+    """SQL of the table's rows with $begin <= time < $end."""
+    first = begin.replace(minute=0, second=0, microsecond=0)
+    found = connection.execute(
+        "select file from segments where table_name = ? and hour >= ? and hour < ? order by file",
+        [table.name, first, end],
+    ).fetchall()
+    inside = f"where {table.time} >= $begin and {table.time} < $end"
+    live = f"select * from live.{table.name} {inside}"  # noqa: S608  names of our own
+    if not found:
+        return live
+    files = _quoted(store, [file for (file,) in found])
+    sealed = f"select * from read_parquet([{files}], union_by_name = true) {inside}"  # noqa: S608  our own files
+    return f"{live} union all by name {sealed}"
+
+
+def _quoted(store: TelemetryStore, files: Sequence[str]) -> str:
+    return ", ".join("'" + str(store.segments.absolute() / file).replace("'", "''") + "'" for file in files)

@@ -1,0 +1,178 @@
+"""A backtest over a store: the same as judging each settings alone, over gaps and sealed hours, within bounds."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+
+from pipelines import backtest_pass
+from pipelines.backtest import backtest, differing, proposed
+from pipelines.backtest_pass import pass_over
+from pipelines.cli.backtest import moment_of, run_backtest
+from pipelines.cli.output import Refused
+from pipelines.counterfactual import differences
+from pipelines.operations_store import OperationsStore
+from pipelines.rejudge import COMPARED, rejudge
+from pipelines.segments import seal
+from pipelines.settings import Settings, SettingsError, settings_from
+from pipelines.sources.choose import scenario_source
+from pipelines.stored_rows import NothingStored, Stretch, stretches, windows
+from pipelines.stream import Responder, Stream
+from pipelines.telemetry_store import TelemetryStore, append
+from replay.scenario import load_scenario
+from schemas.tables import TABLES, empty
+from tests.pipelines.test_dagster_replays import BLIND, SCENARIO
+
+T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "small.toml"
+    path.write_text(SCENARIO)
+    return scenario_source(load_scenario(str(path)))
+
+
+@pytest.fixture(scope="module")
+def stores(source, tmp_path_factory):
+    """What a stopped pump left in both stores."""
+    folder = tmp_path_factory.mktemp("stores")
+    telemetry = TelemetryStore(folder / "t.duckdb")
+    operations = OperationsStore.open(folder / "o.sqlite")
+    answer = Responder(operations=operations, settings=Settings().recovery.rehearsal(), executors={})
+    Stream(source=source, detectors=backtest_pass.configured(Settings()), responder=answer, store=telemetry).run()
+    yield telemetry, operations
+    operations.close()
+
+
+@pytest.fixture
+def blind():
+    return proposed(BLIND, Settings())
+
+
+def test_both_settings_in_one_pass_give_what_each_gives_alone(source, blind):
+    alone = rejudge(source, Settings()), rejudge(source, blind)
+    passed = pass_over([source], Settings(), blind, T0)
+    together = passed.before, passed.after
+    for one, other in zip(alone, together, strict=True):
+        assert other.incidents.keys() == one.incidents.keys()
+        assert {each.request.id for each in other.actions} == {each.request.id for each in one.actions}
+    assert differences(*together) == differences(*alone)
+    only_before = alone[0].findings.select(COMPARED).join(
+        alone[1].findings.select(COMPARED), on=COMPARED, how="anti", nulls_equal=True
+    )  # fmt: skip
+    assert not only_before.is_empty()
+    assert passed.before.findings.sort(COMPARED).equals(only_before.sort(COMPARED))
+
+
+def test_findings_that_are_kept_have_a_bound_and_the_rest_is_counted(monkeypatch):
+    monkeypatch.setattr(backtest_pass, "FINDINGS_KEPT_MAXIMUM", 3)
+    kept = backtest_pass.Kept()
+    for _ in range(2):
+        kept.add(pl.DataFrame({name: [None, None] for name in COMPARED}, schema=backtest_pass.FINDINGS_SCHEMA))
+    assert (kept.rows, kept.dropped) == (3, 1)
+
+
+def test_the_command_writes_its_report_tells_how_far_it_is_and_ends_with_1_for_a_miss(stores, tmp_path, capsys):
+    telemetry, operations = stores
+    current, given, report = (tmp_path / name for name in ("current.toml", "blind.toml", "report.json"))
+    where = operations.database.where
+    current.write_text(f'[store]\ntelemetry = "{telemetry.path}"\noperations = "{where}"\n')
+    given.write_text(BLIND)
+    ended = run_backtest(
+        settings=given, since="2026-03-02T09:00:00Z", until="2026-03-02T10:00:00Z", current=str(current), to=report
+    )
+    assert ended == 1
+    found = json.loads(report.read_text())
+    assert [one["result"] for one in found["incidents"]] == ["newly missed"]
+    assert "coolant.pump_failure" in found["incidents"][0]["finding"]
+    assert found["window"]["watched_seconds"] == pytest.approx(120, abs=1)
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1].startswith("backtest: 100 %")
+    assert said.out.splitlines()[-1].startswith("Verdict: worse: caught 0 of 1; 1 newly missed")
+
+
+def test_a_window_of_which_nothing_is_stored_is_one_line_with_what_is(stores):
+    with pytest.raises(NothingStored, match=r"it holds hours from 2026-03-02T09:00Z to"):
+        backtest(*stores, Settings(), Settings(), since=T0 + 5 * HOUR, until=T0 + 6 * HOUR)
+
+
+def with_power_at(store: TelemetryStore, *moments: datetime) -> None:
+    (power,) = (table for table in TABLES if table.name == "power")
+    some = pl.DataFrame({"time": moments, "pdu": "pdu-1"}).cast({"time": power.columns["time"]})
+    rows = pl.concat([empty(power), some], how="diagonal")
+    with store.connected() as connection:
+        append(connection, "live.power", rows)
+
+
+def test_a_new_stretch_begins_behind_an_hour_without_rows(tmp_path):
+    store = TelemetryStore(tmp_path / "t.duckdb")
+    with_power_at(store, T0, T0 + HOUR / 2, T0 + HOUR, T0 + 3 * HOUR)
+    found = stretches(store, T0 - HOUR, T0 + 10 * HOUR)
+    instant = timedelta(microseconds=1)
+    assert found == (
+        Stretch(T0, T0 + HOUR + instant), Stretch(T0 + 3 * HOUR, T0 + 3 * HOUR + instant),
+    )  # fmt: skip
+
+
+def test_an_hour_that_the_window_only_touches_may_hold_no_row_of_it(tmp_path):
+    store = TelemetryStore(tmp_path / "t.duckdb")
+    with_power_at(store, T0, T0 + 1.5 * HOUR)
+    assert stretches(store, T0, T0 + 1.2 * HOUR) == (Stretch(T0, T0 + timedelta(microseconds=1)),)
+
+
+def test_windows_read_live_and_sealed_hours_alike(tmp_path):
+    store = TelemetryStore(tmp_path / "t.duckdb")
+    moments = tuple(T0 + timedelta(minutes=minutes) for minutes in (10, 50, 70, 130))
+    with_power_at(store, *moments)
+    stretch = Stretch(T0 + timedelta(minutes=20), T0 + timedelta(minutes=131))
+
+    def times():
+        found = [window.tables["power"]["time"].to_list() for window in windows(store, stretch, 3600)]
+        return [moment for each in found for moment in each]
+
+    live = times()
+    assert live == list(moments[1:])
+    seal(store, before=T0 + 2 * HOUR)
+    with_power_at(store, T0 + timedelta(minutes=30))  # late for a sealed hour: it stays live
+    assert times() == sorted([*live, T0 + timedelta(minutes=30)])
+
+
+def test_what_differs_is_told_with_the_defaults(blind):
+    assert differing(blind, blind) == ()
+    assert differing(Settings(), blind) == (
+        "detectors.coolant.pump_failure.flow_drop: 0.3 -> 0.99",
+        "detectors.coolant.pump_failure.pump_drop: 0.15 -> 0.99",
+        "detectors.coolant.pump_failure.power_drop: 0.4 -> 0.99",
+    )
+
+
+def test_toml_changes_some_of_the_current_settings_and_keeps_the_others():
+    current = settings_from({"detectors": {"gpu.thermal_throttle": {"sustained_seconds": 7}}}, "test")
+    given = proposed(BLIND, current)
+    assert given.detectors["gpu.thermal_throttle"] == {"sustained_seconds": 7}
+    assert given.detectors["coolant.pump_failure"]["flow_drop"] == 0.99
+    assert proposed("", current) is current
+
+
+@pytest.mark.parametrize("text", ["[detectors", "nowhere.toml", '[detectors."gpu.xidd"]\nx = 1'])
+def test_settings_that_cannot_be_read_are_one_line(text):
+    with pytest.raises(SettingsError, match=r"^[^\n]+$"):
+        proposed(text, Settings())
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [("30d", T0 - timedelta(days=30)), ("1.5h", T0 - timedelta(hours=1.5)), ("2026-03-01", T0 - timedelta(hours=33)),
+     ("2026-03-01T08:00:00+02:00", T0 - timedelta(hours=27))],
+)  # fmt: skip
+def test_since_is_a_time_or_so_long_before_the_end(text, moment):
+    assert moment_of(text, T0, "--since") == moment
+
+
+@pytest.mark.parametrize("text", ["yesterday", "30", "99999999999d", "0001-01-01"])
+def test_a_since_that_is_neither_is_refused(text):
+    with pytest.raises(Refused, match="--since"):
+        moment_of(text, T0, "--since")
