@@ -153,7 +153,9 @@ class Cluster:
 
     def _share_of_load(self, t: int, second: float, alive: Flags, conditions: Conditions, kept: "_Kept") -> Floats:
         """(g,) 1 = a rank at full load, 0 = idle. Lets the job advance on the way."""
-        working = alive & self.layout.in_job
+        working, down = alive & self.layout.in_job, conditions.get("job_down")
+        if down is not None and down[t]:
+            working = np.zeros_like(working)
         slower = conditions.get("compute_factor")
         clock = self.clock_share * _clock_limit(t, conditions)
         slowdown = 1 / clock if slower is None else slower[t] / clock

@@ -74,6 +74,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("module_rise_kelvin", "end", 0.0, "transceiver above its usual temperature"),
     Quantity("module_volts_shift", "end", 0.0, "supply of the transceiver beside its usual one, V"),
     Quantity("end_silent", "end", False, "the device of this port sends nothing"),
+    Quantity("job_down", "job", False, "the processes of the job do not run"),
     Quantity("communication_factor", "job", 1.0, "time that the collectives of a step take over the usual"),
 )
 _BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
@@ -119,6 +120,9 @@ class Lie:
     """What an exporter sends instead of the truth, from and to in seconds of the scenario.
 
     readings: column -> value in every `every`-th row; empty for one that repeats its last true rows.
+    restarts_seconds: the source restarts at the beginning and every so many seconds, is silent for gap_seconds each
+    time, and counts from zero; 0 for one that lies otherwise. stuck: the column that stands at its last true values.
+    clock_seconds: how far the source's clock is ahead.
     """
 
     table: str
@@ -127,6 +131,10 @@ class Lie:
     ends: float | None
     readings: Mapping[str, float | str]
     every: int = 1
+    restarts_seconds: int = 0
+    gap_seconds: int = 0
+    stuck: str | None = None
+    clock_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from replay.conditions import Conditions
+from replay.conditions import Conditions, DriverEvent
 from replay.fault import Throttling, Truth, gpu_index
 from replay.faults_gpu import OneGpu
+from replay.gpu_tables import pci_address
 from replay.layout import Layout
 
 
@@ -91,16 +92,24 @@ class PowerBrake(OneGpu):
 
 @dataclass(frozen=True, kw_only=True)
 class UncorrectableEcc(OneGpu):
-    """A word of HBM cannot be corrected; newer drivers contain it and log nothing that all agree to be fatal."""
+    """A word of HBM cannot be corrected; newer drivers contain it and log nothing that all agree to be fatal.
+
+    logged: an older driver's XID 48.
+    """
 
     name: ClassVar[str] = "uncorrectable_ecc"
     errors: int = 1
+    logged: bool = False
 
     def bend(self, conditions: Conditions) -> None:
         active = self.active(conditions.seconds)
         if active.any():
             gpu = gpu_index(conditions.layout, self.entity)
             conditions.bend("ecc_uncorrectable")[:, gpu] += self.errors * active.astype(np.int64)
+            if self.logged and self.at_seconds in conditions.seconds:
+                pci = pci_address(gpu % conditions.layout.slots)
+                text = f"NVRM: Xid (PCI:{pci}): 48, pid='<unknown>', name=<unknown>, DBE (double bit error)"
+                conditions.driver_events.append(DriverEvent(self.at_seconds, gpu, "xid", 48, text))
 
     def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
         return self.is_it("gpu_memory", self.at_seconds)

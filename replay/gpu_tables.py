@@ -21,6 +21,7 @@ from schemas.gpu import (
 # H100 SXM (domain.md 4.1): 1980 MHz at most, in 15 MHz steps; 80 GB.
 CLOCK_MAXIMUM_MEGAHERTZ, CLOCK_STEP_MEGAHERTZ, CLOCK_IDLE_MEGAHERTZ = 1980, 15, 345
 MEMORY_ABOVE_CORE_CELSIUS = 8.0
+DRIVER_BYTES = 620_000_000  # what is used of a GPU on which nothing runs
 CORRECTABLE_PER_SECOND = 2e-7  # background of corrected errors: one per GPU in two months
 PCIE_REPLAYS_PER_SECOND = 1e-6
 PCI_BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
@@ -38,7 +39,7 @@ class GpuTables:
         self.temperature_offset = drawn.normal(0, 0.4, count)
         self.memory_offset = MEMORY_ABOVE_CORE_CELSIUS + drawn.normal(0, 1.0, count)
         self.flow_gauge = drawn.normal(1.0, 0.008, count)
-        self.memory_used = np.where(layout.in_job, 71_000_000_000 + drawn.integers(0, 2**30, count), 620_000_000)
+        self.memory_used = np.where(layout.in_job, 71_000_000_000 + drawn.integers(0, 2**30, count), DRIVER_BYTES)
         self.energy = drawn.uniform(1e9, 6e9, count)
         self.correctable = drawn.geometric(0.3, count) - 1
         self.uncorrectable = (drawn.random(count) < 0.01).astype(np.int64)
@@ -78,7 +79,7 @@ class GpuTables:
             "power_watts": np.round(np.maximum(power, 0.0), 2),
             "sm_clock_megahertz": clock,
             "utilization_percent": busy,
-            "memory_used_bytes": np.broadcast_to(self.memory_used, shape),
+            "memory_used_bytes": self._memory_used(conditions, ticks, shape),
             "clocks_event_reasons": reasons,
             "ecc_correctable_total": correctable[ticks],
             "ecc_uncorrectable_total": self.uncorrectable + _at(conditions.get("ecc_uncorrectable"), ticks, shape),
@@ -132,6 +133,11 @@ class GpuTables:
         kept = node_on & ~_silent(conditions, "cold_plate", ticks, self.layout)
         entities = self.entities.select("node", "gpu")
         return sampled_rows("cold_plate", entities, self.offsets, self._times(block, ticks), readings, kept)
+
+    def _memory_used(self, conditions: Conditions, ticks: Integers, shape: tuple[int, int]) -> Integers:
+        """Of a job that does not run only the driver's own is left."""
+        down, used = conditions.get("job_down"), np.broadcast_to(self.memory_used, shape)
+        return used if down is None else np.where(down[ticks][:, None], np.minimum(used, DRIVER_BYTES), used)
 
     def _times(self, block: Block, ticks: Integers) -> Integers:
         return self.starts_at + block.seconds[ticks].astype(np.int64) * 1_000_000

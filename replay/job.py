@@ -37,6 +37,7 @@ class TrainingJob:
     stalled_until: float = -1.0
     saving: bool = False
     communication_factor: float = 1.0
+    ended: bool = False
     _current: Floats = field(default_factory=lambda: np.zeros(0))
     _rank_factor: Floats = field(default_factory=lambda: np.zeros(0))
     _alive: int = 0
@@ -70,18 +71,21 @@ class TrainingJob:
         """Bring the job to `now`: complete the steps that ended, begin the next ones. slowdown (g,): 1 = full speed.
 
         hung: a rank does not enter the collective, so the step does not end. saves_fail: checkpoints are begun and
-        never completed. communication_factor: what collectives begun now take over the usual. Returns whether a
-        checkpoint was completed.
+        never completed. communication_factor: what collectives begun now take over the usual. With nobody alive the job
+        has ended; it begins anew from its newest checkpoint. Returns whether a checkpoint was completed.
         """
         self.communication_factor = communication_factor
         before = self.checkpoint_time
         count = int(alive.sum())
-        if count < self._alive and count:
+        if not count:
+            self.ended = True
+            return False
+        if self.ended:
+            self._restart(now, alive, slowdown)
+        elif count < self._alive:
             self._alive = count
             self._stall(now, self.plan.loss_stall_seconds, saving=False)
             self._begin(self.stalled_until, alive, slowdown)
-        if not count:
-            return False
         if hung:
             self.ends = max(self.ends, now + 1)
         while self.ends <= now:
@@ -103,6 +107,14 @@ class TrainingJob:
         """Share of full load in the second from `now`: a snapshot leaves a third, waiting in a collective 45 %."""
         stalled = max(0.0, min(now + 1, self.stalled_until) - max(now, self.stalled_from))
         return 1.0 - stalled * (0.67 if self.saving else 0.55)
+
+    def _restart(self, now: float, alive: Flags, slowdown: Floats) -> None:
+        """From the newest checkpoint, with the ranks that are there."""
+        self.ended, self._alive, self.step = False, int(alive.sum()), self.checkpoint_step
+        self._saves.clear()
+        self.checkpoint_due = now + self.plan.checkpoint_interval_seconds
+        self.stalled_from = self.stalled_until = now
+        self._begin(now, alive, slowdown)
 
     def _begin(self, begin: float, alive: Flags, slowdown: Floats) -> None:
         """Draw the next step; one that is begun again keeps its draw."""

@@ -1,5 +1,7 @@
 """What the training job says: heartbeat and job_event rows of a block, and planned maintenance."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 
@@ -24,6 +26,7 @@ class JobTables:
             },
             schema={"node": pl.String, "gpu": pl.Int64, "job": pl.String, "rank": pl.Int64},
         )
+        self._was_down = False
 
     def heartbeat(self, block: Block, conditions: Conditions) -> pl.DataFrame:
         """A beat of each living rank; what it says of steps is the same for all but its own share."""
@@ -31,7 +34,9 @@ class JobTables:
         shape = (len(ticks), len(self.ranked))
         shares = np.array([block.job_shares[tick][self.ranked] for tick in ticks]).reshape(shape)
         saved_at = self.starts_at + (block.checkpoint_times[ticks] * 1e6).astype(np.int64)
-        beats = block.alive[ticks][:, self.ranked]
+        beats, down = block.alive[ticks][:, self.ranked], conditions.get("job_down")
+        if down is not None:
+            beats &= ~down[ticks][:, None]
         silent = conditions.silent.get("heartbeat")
         if silent is not None:
             beats &= ~silent[ticks][:, layout.gpu_node[self.ranked]]
@@ -54,12 +59,13 @@ class JobTables:
             "ranks": len(self.ranked),
             "checkpoint_interval_seconds": self.plan.checkpoint_interval_seconds,
         }
-        rows = []
+        rows: list[dict[str, Any]] = []
         if number == 0 and len(self.ranked):
             members = self.layout.gpu_names(self.ranked)
             rows.append({**told, "time": self.starts_at, "kind": "start", "members": members})
         for second in block.seconds[block.checkpoints_completed]:
             rows.append({**told, "time": self.starts_at + int(second) * 1_000_000, "kind": "checkpoint"})  # noqa: PERF401  # after the start
+        rows += self._ends_and_starts(told, block, conditions)
         for planned in conditions.planned:
             if planned.restarts in block.seconds:
                 left = np.flatnonzero(block.alive[planned.restarts - int(block.seconds[0])] & self.layout.in_job)
@@ -67,6 +73,20 @@ class JobTables:
                 at = self.starts_at + planned.restarts * 1_000_000
                 rows.append({**told, "time": at, "kind": "restart", "ranks": len(left), "members": members})
         return event_rows("job_event", rows)
+
+    def _ends_and_starts(self, told: dict[str, Any], block: Block, conditions: Conditions) -> list[dict[str, Any]]:
+        """What the scheduler says of a job whose processes are gone, and of its next life."""
+        down = conditions.get("job_down")
+        now = np.zeros(len(block.seconds), dtype=np.bool_) if down is None else down
+        changes = np.flatnonzero(now != np.append(self._was_down, now[:-1]))
+        self._was_down = bool(now[-1])
+        rows = []
+        for place in changes:
+            at = self.starts_at + int(block.seconds[place]) * 1_000_000
+            left = np.flatnonzero(block.alive[place] & self.layout.in_job)
+            kind, members = ("stop", None) if now[place] else ("start", self.layout.gpu_names(left))
+            rows.append({**told, "time": at, "kind": kind, "ranks": len(left), "members": members})
+        return rows
 
     def maintenance(self, block: Block, conditions: Conditions) -> pl.DataFrame:
         """What people have planned, told when it begins."""

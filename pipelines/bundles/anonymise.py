@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.bundles.bundle import Bundle
+from pipelines.outside_events import spelled_out
 from schemas.action import ActionRecord, ActionRequest, action_id
 from schemas.incident import Incident, incident_id
 from schemas.tables import TABLE_BY_NAME
@@ -94,7 +95,13 @@ class Pseudonyms:
 
 def anonymised(bundle: Bundle) -> Bundle:
     """The same bundle under pseudonyms. Ids of incidents and actions, which come from names, are made anew."""
-    names = Pseudonyms(_names(bundle), {one.by for one in bundle.remarks})
+    known = _names(bundle)
+    events = bundle.tables.get("outside_event")
+    whos = set() if events is None else set(events["who"].drop_nulls())
+    if events is not None:
+        spelled = spelled_out(events, (name for _, name in known))
+        bundle = replace(bundle, tables={**bundle.tables, "outside_event": spelled})
+    names = Pseudonyms(known, {one.by for one in bundle.remarks} | whos)
     incidents = {one.id: _incident(one, names) for one in bundle.incidents}
     ids = {old: new.id for old, new in incidents.items()}
     actions = tuple(_action(one, names, ids) for one in bundle.actions)
@@ -108,7 +115,7 @@ def anonymised(bundle: Bundle) -> Bundle:
     return replace(
         bundle, topology=topology, actions=actions,
         manifest=replace(bundle.manifest, incident=ids[bundle.manifest.incident], name=names.text(bundle.manifest.name),
-                         settings=settings, anonymised=True),
+                         settings=settings, anonymised=True, lags=names.tree(bundle.manifest.lags)),
         tables={name: _table(name, frame, names) for name, frame in bundle.tables.items()},
         findings=names.frame(bundle.findings),
         incidents=tuple(replace(one, merged_into=ids.get(one.merged_into or "")) for one in incidents.values()),

@@ -37,7 +37,7 @@ _TEXTS = ("nodes.csv", "links.csv", "incidents.json", "actions.json", "remarks.j
 class Manifest:
     """incident: whose bundle this is. settings: detectors' thresholds and recovery as they were. versions: of hotspare
     and what it judges with. sliced: whether sources were left out. late_rows: rows that came too late to be judged.
-    sha256: of every other entry.
+    lags: seconds by which rows of a node came later than others'. sha256: of every other entry.
     """
 
     bundle: int = VERSION
@@ -52,6 +52,7 @@ class Manifest:
     sliced: bool = True
     anonymised: bool = False
     late_rows: int = 0
+    lags: dict[str, float] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
 
 

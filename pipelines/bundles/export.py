@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import polars as pl
 
+from pipelines import outside_events
 from pipelines.bundles.bundle import Bundle, Manifest, Saying
 from pipelines.bundles.slice import Slice, involved_nodes, slice_of
 from pipelines.operations_store import OperationsStore
@@ -18,7 +19,10 @@ from schemas.incident import Incident
 from schemas.tables import TABLES, Table
 from schemas.topology import Topology
 
-AGAINST_THE_JOB = frozenset({"gpu_straggler", "gpu_hang", "job_hang", "checkpoint_stale"})
+# A GPU that is slow for a reason is slow in its job too: job.straggler compares it with all ranks.
+AGAINST_THE_JOB = frozenset(
+    {"gpu_straggler", "gpu_hang", "job_hang", "checkpoint_stale", "gpu_power_brake", "gpu_thermal_throttle", "gpu_pcie"}
+)
 COLLEAGUES_MAXIMUM = 256  # nodes; of a larger job the bundle holds the part around the incident
 
 
@@ -34,11 +38,14 @@ def export(
         raise SourceError(f"{telemetry.path}: nothing is stored of the time of {incident.id}")
     end = min(end, cluster.until)
     part = slice_of(incident, cluster.topology, _colleagues(telemetry, incident, cluster.topology, begin, end))
-    tables = {table.name: _rows(telemetry, table, part, begin, end) for table in TABLES}
+    telemetered = [table for table in TABLES if table is not outside_events.TABLE]
+    tables = {table.name: _rows(telemetry, table, part, begin, end) for table in telemetered}
     if all(frame.is_empty() for frame in tables.values()):
         raise SourceError(f"{telemetry.path}: no telemetry of {begin:%Y-%m-%d %H:%M:%S} to {end:%H:%M:%S} is left")
-    earliest = min(frame[table.time].min() for table in TABLES if not (frame := tables[table.name]).is_empty())  # type: ignore[type-var]  # times of rows that are there
+    earliest = min(frame[table.time].min() for table in telemetered if not (frame := tables[table.name]).is_empty())  # type: ignore[type-var]  # times of rows that are there
     assert isinstance(earliest, datetime)
+    events = outside_events.stored(telemetry, incident.starts_at - outside_events.TOUCHING_BEFORE, end)
+    tables["outside_event"] = outside_events.belonging(events, incident, cluster.topology, end)
     near = tuple(
         one for one in operations.incidents(limit=None, since=begin)
         if one.id == incident.id or (one.detected_at < end and _shares(one, part))
@@ -48,6 +55,8 @@ def export(
         gpus_per_node=cluster.topology.gpus_per_node, intervals=dict(cluster.intervals_seconds),
         settings=settings.model_dump(mode="json", include={"detectors", "recovery"}), versions=versions(),
         sliced=bool(part.names), late_rows=telemetry.window_of("late", begin, end).height,
+        lags={node: lag.total_seconds() for node, lag in telemetry.lags(begin, end).items()
+              if node in part.topology.node_rows},
     )  # fmt: skip
     actions = Ledger(operations).actions(limit=None)
     return Bundle(
@@ -95,4 +104,13 @@ def _shares(incident: Incident, part: Slice) -> bool:
 
 
 def _remarks(operations: OperationsStore, incident: Incident) -> tuple[Saying, ...]:
-    return tuple(Saying(at=one.at, by=one.by, kind=one.kind, text=one.text) for one in operations.remarks(incident.id))
+    """What people said about the incident, and their verdicts on its actions."""
+    ledger = Ledger(operations)
+    asked = {one.request.id: one.request for one in ledger.actions(incident=incident.id, limit=None)}
+    verdicts = [
+        Saying(at=one.at, by=one.by, kind=one.verdict,
+               text=f"{asked[action].kind} of {asked[action].target}{one.comment and f': {one.comment}'}")
+        for action, said in ledger.approvals(asked).items() for one in said
+    ]  # fmt: skip
+    said = [Saying(at=one.at, by=one.by, kind=one.kind, text=one.text) for one in operations.remarks(incident.id)]
+    return tuple(sorted([*said, *verdicts], key=lambda one: (one.at, one.by, one.kind)))

@@ -1,4 +1,5 @@
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -7,7 +8,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from pipelines.bundles.bundle import Bundle, decode, encode
+from pipelines.bundles.source import bundle_source
 from pipelines.sources.contract import SourceError
+from tests.pipelines.bundles.conftest import Place
 
 ENOUGH = 2**30
 
@@ -32,8 +35,18 @@ def test_what_is_written_is_read(file: Path, bundle: Bundle) -> None:
     assert again.manifest.sha256
 
 
-def test_the_same_bundle_gives_the_same_bytes(bundle: Bundle) -> None:
-    assert encode(bundle) == encode(bundle)
+def test_the_same_incident_gives_the_same_bytes(place: Place, bundle: Bundle) -> None:
+    assert encode(place.export()) == encode(bundle)
+
+
+def test_rows_come_window_by_window_in_order_of_time_however_they_lie_in_the_file(bundle: Bundle) -> None:
+    reversed_tables = {name: frame.reverse() for name, frame in bundle.tables.items()}
+    windows = list(bundle_source(replace(bundle, tables=reversed_tables), seconds=50).windows())
+    assert sum(window.tables["gpu"].height for window in windows) == bundle.tables["gpu"].height
+    for window in windows:
+        times = window.tables["gpu"]["time"]
+        assert times.is_sorted()
+        assert times.is_between(window.starts_at, window.ends_at, closed="left").all()
 
 
 def test_the_peers_of_the_gpu_are_in_it_and_the_rest_of_the_cluster_is_not(bundle: Bundle) -> None:
