@@ -22,6 +22,7 @@ from pipelines.mapped_formats import MappingSettings, ModbusSettings
 from pipelines.notify.settings import NotifySettings
 from pipelines.recovery.executors.settings import ExecutorSettings
 from pipelines.recovery.settings import RecoverySettings
+from pipelines.web.settings import WebSettings
 from schemas.identity import alias_table
 from schemas.topology import ALIAS_COLUMNS
 
@@ -160,6 +161,7 @@ class Settings(Section):
     recovery: RecoverySettings = RecoverySettings()
     executors: ExecutorSettings = ExecutorSettings()
     notify: NotifySettings = NotifySettings()
+    web: WebSettings = WebSettings()
     capacity: CapacitySettings = CapacitySettings()
     dagster: DagsterSettings = DagsterSettings()
     cable: CableSettings = CableSettings()

@@ -7,6 +7,7 @@ from datetime import datetime
 import duckdb
 import polars as pl
 
+from pipelines.sources.arrival_lags import DELAY_COLUMNS
 from schemas.identity import UNRESOLVED_COLUMNS
 from schemas.tables import TABLE_BY_NAME
 from schemas.topology import ALIAS_COLUMNS
@@ -18,11 +19,12 @@ SKEW_COLUMNS = pl.Schema({"table": pl.String, "source": pl.String, "behind_secon
 class SourceNotes:
     """missing: topic or file -> columns that none of its payloads could show. skew: how far the newest row of each
     source lies behind the newest message that came with it, to within a sampling interval; negative for a clock that
-    is ahead. learned, unresolved: as of schemas.identity.
+    is ahead. delays: as of pipelines.sources.arrival_lags. learned, unresolved: as of schemas.identity.
     """
 
     missing: Mapping[str, frozenset[str]] = field(default_factory=dict)
     skew: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SKEW_COLUMNS))
+    delays: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=DELAY_COLUMNS))
     learned: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ALIAS_COLUMNS))
     unresolved: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=UNRESOLVED_COLUMNS))
 
@@ -38,6 +40,7 @@ def together(notes: Iterable[SourceNotes]) -> SourceNotes:
     return SourceNotes(
         missing=missing,
         skew=pl.concat([empty.skew, *(one.skew for one in every)]),
+        delays=pl.concat([empty.delays, *(one.delays for one in every)]),
         learned=pl.concat([empty.learned, *(one.learned for one in every)]),
         unresolved=pl.concat([empty.unresolved, *(one.unresolved for one in every)]),
     )

@@ -208,7 +208,9 @@ class Stream:
 
 
 def earliest(batch: Batch) -> datetime:
-    times = [frame[TABLE_BY_NAME[name].time].min() for name, frame in batch.tables.items() if not frame.is_empty()]
+    """When a stream begins: at its first row. Plans and outside events tell of other times."""
+    rows = ((TABLE_BY_NAME[name], frame) for name, frame in batch.tables.items())
+    times = [frame[table.time].min() for table, frame in rows if not table.ahead]
     return min((moment for moment in times if isinstance(moment, datetime)), default=batch.now)
 
 

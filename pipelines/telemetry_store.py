@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import polars as pl
 
 from detectors.contract import Detector
 from pipelines.engine import EngineState, Step
+from pipelines.source_lags import read_lags, write_lags
 from pipelines.source_notes import SourceNotes, frozen_aliases, write_frozen, write_notes
 from pipelines.telemetry_cluster import Cluster, read_cluster, same_cluster, write_cluster
 from pipelines.telemetry_schema import NotOurs, migrate, up_to_date
@@ -28,6 +29,7 @@ from schemas.tables import TABLES
 from schemas.topology import Topology
 
 Offsets = Mapping[tuple[str, int], int]
+BEGUN_SECONDS = 1.0  # a file that ends too early may be one that another process has just begun
 
 
 class StoreUnavailable(RuntimeError):
@@ -77,11 +79,14 @@ class TelemetryStore:
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         self._look(read_only=read_only)
         deadline = time.monotonic() + self.busy_seconds
+        begun = time.monotonic() + BEGUN_SECONDS
         while True:
             try:
                 return duckdb.connect(str(self.path), read_only=read_only)
             except duckdb.Error as error:
                 holder = _holder(error)
+                if "Could not read enough bytes" in str(error) and time.monotonic() < begun:
+                    holder = "a process that is writing its first pages"
                 if holder is None:
                     raise StoreUnavailable(f"{self.path}: cannot be opened by DuckDB ({_first_line(error)})") from None
                 if time.monotonic() >= deadline:
@@ -126,6 +131,7 @@ class TelemetryStore:
                 connection.execute(
                     "insert or replace into offsets values (?, ?, ?, ?)", [stream, topic, partition, offset]
                 )
+            write_lags(connection, stream, steps)
             if notes is not None:
                 write_notes(connection, notes)
             if aliases is not None:
@@ -160,6 +166,7 @@ class TelemetryStore:
         with self.connected() as connection, transaction(connection):
             drop_state(connection, stream)
             connection.execute("delete from stream_aliases where stream = ?", [stream])
+            connection.execute("delete from source_lags where stream = ?", [stream])
             connection.execute("delete from offsets where stream = ?", [stream])
 
     def remember_cluster(self, stream: str, topology: Topology, intervals_seconds: Mapping[str, float]) -> None:
@@ -172,6 +179,11 @@ class TelemetryStore:
         """Topology and intervals of what was stored from begin to end, if they are known."""
         with self.connected(read_only=True) as connection:
             return read_cluster(connection, begin, end)
+
+    def lags(self, begin: datetime, end: datetime) -> Mapping[str, timedelta]:
+        """How much later than others' rows of nodes came in begin <= time < end (pipelines.sources.arrival_lags)."""
+        with self.connected(read_only=True) as connection:
+            return read_lags(connection, begin, end)
 
     def query(self, sql: str, parameters: list[Any] | dict[str, Any] | None = None) -> pl.DataFrame:
         """Rows of a read-only query over the views."""
@@ -198,9 +210,10 @@ class TelemetryStore:
         sql = f"select * from {table} where {column} >= ? and {column} < ?"
         parameters: list[Any] = [starts_at, ends_at]
         if where is not None:
-            sql += f" and {where[0]} in (select unnest(?))"
-            parameters.append(list(where[1]))
-        return self.query(f"{sql} order by {column}", parameters)
+            sql += f" and {where[0]} in ({', '.join('?' * len(where[1]))})" if where[1] else " and false"
+            parameters += where[1]
+        # A filter keeps the order of the files, which a join or DuckDB's sort does not among rows of one time.
+        return self.query(sql, parameters).sort(column, maintain_order=True)
 
     def window(self, table: str, starts_at: datetime, ends_at: datetime) -> pl.DataFrame:
         """Rows of a telemetry table with starts_at <= time < ends_at, live and sealed."""

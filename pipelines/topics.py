@@ -25,6 +25,7 @@ from schemas.formats import (
     nvidia_smi_xml,
     otlp_json,
     otlp_protobuf,
+    outside_events,
     perfquery,
     prometheus_json,
     redfish,
@@ -190,6 +191,13 @@ FORMATS: tuple[Format, ...] = (
             wire.LEAVES,
         )
         for table in TABLES
+    ),
+    Format(
+        outside_events.NAME,
+        outside_events.decode,
+        outside_events.looks_like,
+        outside_events.VERSIONS,
+        outside_events.LEAVES,
     ),
     Format(
         nvidia_smi_csv.NAME,

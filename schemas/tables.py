@@ -13,6 +13,7 @@ from schemas.gpu import Gpu, GpuEvent
 from schemas.hardware import HardwareSensor
 from schemas.intake import Late, Quarantine
 from schemas.job import Heartbeat, JobEvent, Maintenance
+from schemas.outside_event import OutsideEvent
 from schemas.power import Power
 
 
@@ -69,6 +70,15 @@ TABLES: tuple[Table, ...] = (
         time="starts_at",
         key=("kind", "id"),
         source="id",
+        interval_seconds=None,
+        lane="events",
+        ahead=True,
+    ),
+    Table(
+        name="outside_event",
+        schema=OutsideEvent,
+        key=("kind", "title", "id", "recorded_at"),
+        source="kind",
         interval_seconds=None,
         lane="events",
         ahead=True,

@@ -6,6 +6,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from pipelines.cli.events import event_document, events_table
 from pipelines.cli.output import (
     AsJson,
     SettingsFile,
@@ -22,14 +23,17 @@ from pipelines.cli.output import (
 )
 from pipelines.cli.people import By, Comment, Name, incident_named, person, said, saying
 from pipelines.cli.phases import phases_document, phases_table
-from pipelines.cli.session import operations_store, settings_at
+from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.cli.silences import add_silence
 from pipelines.cli.watch import SERVER, watch_incidents
 from pipelines.cli.words import known
+from pipelines.outside_events import OutsideEvent, near
 from pipelines.recovery.ledger import Ledger
+from pipelines.settings import Settings
+from pipelines.telemetry_store import StoreUnavailable
 from schemas.action import ActionRecord
 from schemas.causes import CAUSE_BY_NAME
-from schemas.incident import State
+from schemas.incident import Incident, State
 
 Action = Annotated[str, typer.Argument(help="Action id.")]
 
@@ -70,10 +74,12 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
     incident = incident_named(store, name)
     taken = Ledger(store).actions(incident=incident.id, limit=None)
     remarks = store.remarks(incident.id)
+    events, unread = _events(chosen, incident)
     if as_json:
         said = [{"at": one.at, "by": one.by, "kind": one.kind, "text": one.text} for one in remarks]
         timers = phases_document(incident, taken, datetime.now(UTC))
-        print_json({**incident_document(incident, taken), "phases": timers, "remarks": said})
+        outside = [event_document(one) for one in events]
+        print_json({**incident_document(incident, taken), "phases": timers, "remarks": said, "outside_events": outside})
         return 0
     screen = console()
     screen.print(incidents_table([incident]))
@@ -93,7 +99,19 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
     if remarks:
         said_rows = ((moment(one.at), one.by, one.kind, one.text) for one in remarks)
         screen.print(table("What people said", ("at", "by", "kind", "text"), said_rows))
+    if events:
+        screen.print(events_table(events))
+    if unread:
+        screen.print(unread)
     return 0
+
+
+def _events(settings: Settings, incident: Incident) -> tuple[tuple[OutsideEvent, ...], str]:
+    """Outside events of the incident, or why they are not known: an incident is shown whoever holds the other store."""
+    try:
+        return near(telemetry_store(settings), incident, datetime.now(UTC)), ""
+    except StoreUnavailable as error:
+        return (), f"Outside events were not read: {error}" if settings.store.telemetry.exists() else ""
 
 
 @incidents.command("ack")

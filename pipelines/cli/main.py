@@ -8,12 +8,14 @@ import structlog
 import typer
 
 from pipelines import operations_records
+from pipelines.cli.backtest import run_backtest
 from pipelines.cli.bundles import export_incident
 from pipelines.cli.cable import cable
 from pipelines.cli.capacity import checkpoints, failures, spares
 from pipelines.cli.demo import demo
 from pipelines.cli.detect import detect
 from pipelines.cli.doctor import doctor
+from pipelines.cli.events import events
 from pipelines.cli.holds import holds
 from pipelines.cli.incidents import actions, breaker, incidents
 from pipelines.cli.ingest import ingest
@@ -36,7 +38,7 @@ EXPECTED = (Refused, operations_records.NotFound, *REFUSALS)
 
 EXITS = (
     "Exit codes. 0: done; commands that move or list data (ingest, simulate, demo, incidents list) say no more. "
-    "1: done, and what was judged needs a person (replay, score, cable accept, topology check, doctor). "
+    "1: done, and what was judged needs a person (replay, backtest, score, cable accept, topology check, doctor). "
     "2: wrong use, or refused, with one line that says why."
 )
 app = typer.Typer(
@@ -47,11 +49,13 @@ app.command("demo")(demo)
 app.command("ingest")(ingest)
 app.command("serve")(serve)
 app.command("replay")(replay)
+app.command("backtest")(run_backtest)
 app.command("postmortem")(postmortem)
 app.command("score")(score)
 app.command("detect")(detect)
 incidents.command("export")(export_incident)
 app.add_typer(incidents, name="incidents")
+app.add_typer(events, name="events")
 app.add_typer(silences, name="silences")
 app.add_typer(actions, name="actions")
 app.add_typer(breaker, name="breaker")

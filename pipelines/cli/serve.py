@@ -17,7 +17,7 @@ import typer
 
 from pipelines.cli.notify import keep_telling
 from pipelines.cli.output import Refused, SettingsFile, console
-from pipelines.cli.session import operations_store, settings_at
+from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.lease import ingesting
 from pipelines.serve.dagster_child import reporting
 from pipelines.serve.service import Service
@@ -37,6 +37,7 @@ def serve(
     import uvicorn  # noqa: PLC0415  # costs every command a fifth of a second, and few need it
 
     from pipelines.web.console import console_app  # noqa: PLC0415  # costs every command a fifth of a second, and few need it
+    from pipelines.web.events import event_routes  # noqa: PLC0415  # as the console
 
     chosen = settings_at(settings)
     if as_json:
@@ -48,7 +49,8 @@ def serve(
         worker = _Worker(service)
         server = uvicorn.Server(
             uvicorn.Config(
-                console_app(operations, service.figures), log_config=None, lifespan="off",
+                console_app(operations, service.figures, event_routes(chosen.web, telemetry_store(chosen))),
+                log_config=None, lifespan="off",
                 timeout_graceful_shutdown=CONSOLE_STOP_SECONDS,
             )
         )  # fmt: skip

@@ -13,7 +13,7 @@ from schemas.tables import TABLE_BY_NAME
 
 BUCKETS = 240
 ROOTS_MAXIMUM = 4
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 180, 64, 24, 12
+WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP = 720, 220, 100, 12, 30, 14
 
 
 PLATES = ("cold_plate_clogged", "valve_stuck")
@@ -59,6 +59,17 @@ class Plot:
     unit: str
     roots: pl.DataFrame
     peers: pl.DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marks:
+    """Instants on the axis of time: from begin to end, and what happened between."""
+
+    onset: datetime
+    detected: datetime
+    ended: datetime | None
+    begin: datetime
+    end: datetime
 
 
 def plots(bundle: Bundle) -> tuple[Plot, ...]:
@@ -112,42 +123,44 @@ def _name(look: Look, bundle: Bundle) -> pl.Expr:
     )
 
 
-def svg(plot: Plot, onset: datetime, detected: datetime, begin: datetime, end: datetime) -> str:
-    """A picture that says its axes, its onset and its detection; colours come from the page's style."""
+def svg(plot: Plot, marks: Marks) -> str:
+    """A picture that says its axes, its onset, its detection and its end; colours come from the page's style."""
     values = pl.concat([plot.roots["value"], *(plot.peers[name] for name in ("low", "middle", "high"))])
     low, high = _range(values)
+    begin, end = marks.begin, marks.end
     span = max((end - begin).total_seconds(), 1.0)
 
     def x(time: datetime) -> float:
-        return LEFT + (time - begin).total_seconds() / span * (WIDTH - LEFT - 8)
+        return LEFT + (time - begin).total_seconds() / span * (WIDTH - LEFT - RIGHT)
 
     def y(value: float) -> float:
         return TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(plot.title)}">']
     for value in (low, (low + high) / 2, high):
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - 8}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
+        at = f"{y(value):.1f}"
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>')
         parts.append(
-            f'<text class="axis" x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{_number(value)}</text>'
+            f'<text class="axis" x="{LEFT - 8}" y="{y(value) + 5:.1f}" text-anchor="end">{_number(value)}</text>'
         )
+    shape = "%H:%M:%S" if span < 3600 else "%H:%M"
     for time in (begin, begin + (end - begin) / 2, end):
         anchor = "start" if time == begin else "end" if time == end else "middle"
         parts.append(
-            f'<text class="axis" x="{x(time):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{time:%H:%M:%S}</text>'
+            f'<text class="axis" x="{x(time):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{time:{shape}}</text>'
         )
     if not plot.peers.is_empty():
         up = [f"{x(time):.1f},{y(value):.1f}" for time, value in plot.peers.select("time", "high").iter_rows()]
         down = [f"{x(time):.1f},{y(value):.1f}" for time, value in plot.peers.select("time", "low").iter_rows()]
         parts.append(f'<polygon class="band" points="{" ".join([*up, *reversed(down)])}"/>')
         parts.append(f'<polyline class="peer" points="{_points(plot.peers, "middle", x, y)}"/>')
+    for kind, moment in (("onset", marks.onset), ("detected", marks.detected), ("ended", marks.ended)):
+        if moment is not None and begin <= moment <= end:
+            at = f"{x(moment):.1f}"
+            parts.append(f'<line class="{kind}" x1="{at}" x2="{at}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
     for number, (name, rows) in enumerate(plot.roots.group_by("name", maintain_order=True)):
         title = f"<title>{escape(str(name[0]))}</title>"
         parts.append(f'<polyline class="root root-{number}" points="{_points(rows, "value", x, y)}">{title}</polyline>')
-    for kind, time in (("onset", onset), ("detected", detected)):
-        if begin <= time <= end:
-            parts.append(
-                f'<line class="{kind}" x1="{x(time):.1f}" x2="{x(time):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-            )
     return "".join([*parts, "</svg>"])
 
 

@@ -1,4 +1,6 @@
-"""What happened when: onset, findings, state changes, actions, what people did, and planned work, in one order."""
+"""What happened when: onset, findings, state changes, actions, what people did, planned work and outside events, in one
+order, with known clock skew taken out.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,20 +10,26 @@ from typing import Literal, get_args
 import polars as pl
 
 from pipelines.bundles.bundle import Bundle
+from pipelines.outside_events import Where, around, named
+from pipelines.postmortem.clocks import BY_WATERMARK, detected, lag_of, note, onset
+from schemas.action import ActionRecord
 
 # In the order in which things of one instant follow each other.
-What = Literal["maintenance", "telemetry", "finding", "incident", "action", "person"]
+What = Literal["maintenance", "outside", "telemetry", "finding", "incident", "action", "person"]
 FINDINGS_MAXIMUM = 40
+TARGETS_MAXIMUM = 6
+LISTED_MAXIMUM = 200  # actions, planned works and outside events, of each: a page has to stay one that is read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """who: detector, executor or person."""
+    """at: corrected for known clock skew, which text then says. who: detector, executor or person. link: to more."""
 
     at: datetime
     what: What
     who: str
     text: str
+    link: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,31 +44,33 @@ class Times:
 
 def timeline(bundle: Bundle) -> tuple[Entry, ...]:
     """Every entry, oldest first."""
-    entries = [*_incident(bundle), *_findings(bundle), *_actions(bundle), *_people(bundle), *_planned(bundle)]
+    told = (_incident, _findings, _actions, _people, _planned, _outside)
+    entries = [entry for each in told for entry in each(bundle)]
     return tuple(sorted(entries, key=lambda one: (one.at, get_args(What).index(one.what), one.who, one.text)))
 
 
 def times(bundle: Bundle) -> Times:
-    incident = bundle.incident
+    incident, (began, _) = bundle.incident, onset(bundle)
     mine = [one for one in bundle.actions if one.request.incident == incident.id and one.outcome == "done"]
     said = {kind: [one.at for one in bundle.remarks if one.kind == kind] for kind in ("acknowledged", "mitigating")}
     done = [*(one.at for one in mine), *said["mitigating"]]
 
     def since(moments: list[datetime]) -> float | None:
-        return (min(moments) - incident.starts_at).total_seconds() if moments else None
+        return (min(moments) - began).total_seconds() if moments else None
 
     return Times(
-        detect=(incident.detected_at - incident.starts_at).total_seconds(),
+        detect=(detected(bundle) - began).total_seconds(),
         acknowledge=since(said["acknowledged"]), mitigate=since(done),
         resolve=since([] if incident.ends_at is None else [incident.ends_at]),
     )  # fmt: skip
 
 
 def _incident(bundle: Bundle) -> Iterator[Entry]:
-    incident = bundle.incident
-    yield Entry(at=incident.starts_at, what="telemetry", who="telemetry", text="onset, as estimated from the data")
+    incident, (began, lag) = bundle.incident, onset(bundle)
+    text = f"onset, as estimated from the data{note(lag, incident.starts_at)}"
+    yield Entry(at=began, what="telemetry", who="telemetry", text=text)
     fired = f"{incident.cause} of {incident.root_kind} {', '.join(incident.roots[:5])}: {incident.severity}"
-    yield Entry(at=incident.detected_at, what="incident", who="hotspare", text=fired)
+    yield Entry(at=detected(bundle), what="incident", who="hotspare", text=fired)
     if incident.ends_at is not None:
         yield Entry(at=incident.ends_at, what="incident", who="hotspare", text="over: root and members have recovered")
 
@@ -83,8 +93,9 @@ def _findings(bundle: Bundle) -> Iterator[Entry]:
         others = f" and {row['len'] - 1} more" if row["len"] > 1 else ""
         verb = "begins" if row["active"] else "ends"
         code = "" if row["code"] is None or row["code"] == row["cause"] else f" ({row['code']})"
-        text = f"{row['cause']}{code} {verb}: {row['entity']}{others}"
-        yield Entry(at=row["first"], what="finding", who=row["detector"], text=text)
+        lag = timedelta(0) if row["detector"] in BY_WATERMARK else lag_of(bundle, row["entity"])
+        text = f"{row['cause']}{code} {verb}: {row['entity']}{others}{note(lag, row['first'])}"
+        yield Entry(at=row["first"] + lag, what="finding", who=row["detector"], text=text)
     if grouped.height > FINDINGS_MAXIMUM:
         last = grouped.row(FINDINGS_MAXIMUM - 1, named=True)["first"]
         left = grouped.height - FINDINGS_MAXIMUM
@@ -92,12 +103,19 @@ def _findings(bundle: Bundle) -> Iterator[Entry]:
 
 
 def _actions(bundle: Bundle) -> Iterator[Entry]:
+    """Those of one kind and outcome at one time are one entry."""
+    together: dict[tuple[datetime, str, str, str], list[ActionRecord]] = {}
     for record in bundle.actions:
         if record.request.incident == bundle.incident.id:
-            text = f"{record.request.kind} of {record.request.target}: {record.outcome}"
-            yield Entry(
-                at=record.at, what="action", who=record.mode, text=f"{text} ({record.why})" if record.why else text
-            )
+            key = (record.at, record.mode, record.request.kind, record.outcome)
+            together.setdefault(key, []).append(record)
+    listed = sorted(together.items(), key=lambda one: one[0][0])
+    for (at, mode, kind, outcome), records in listed[:LISTED_MAXIMUM]:
+        targets = sorted(record.request.target for record in records)
+        named = ", ".join(targets[:TARGETS_MAXIMUM])
+        more = f" and {len(targets) - TARGETS_MAXIMUM} more" if len(targets) > TARGETS_MAXIMUM else ""
+        why = f" ({records[0].why})" if records[0].why else ""
+        yield Entry(at=at, what="action", who=mode, text=f"{kind} of {named}{more}: {outcome}{why}")
 
 
 def _people(bundle: Bundle) -> Iterator[Entry]:
@@ -107,11 +125,24 @@ def _people(bundle: Bundle) -> Iterator[Entry]:
 
 
 def _planned(bundle: Bundle) -> Iterator[Entry]:
+    """What is planned for the incident's entities and the domains that hold them first, where not all can be listed."""
     rows = bundle.tables.get("maintenance")
     if rows is None:
         return
-    for row in rows.iter_rows(named=True):
+    names = named(bundle.incident, bundle.topology)
+    ordered = sorted(rows.iter_rows(named=True), key=lambda row: (row["kind"], row["id"]) not in names)
+    for row in ordered[:LISTED_MAXIMUM]:
         until = "open" if row["ends_at"] is None else f"until {row['ends_at']:%H:%M:%S}"
         reason = f": {row['reason']}" if row["reason"] else ""
         text = f"{row['kind']} {row['id']}, {until}{reason}"
         yield Entry(at=row["starts_at"], what="maintenance", who="plan", text=text)
+
+
+def _outside(bundle: Bundle) -> Iterator[Entry]:
+    """Those that touch it first, where not all can be listed."""
+    rows = bundle.tables.get("outside_event")
+    if rows is None:
+        return
+    found = around(rows, bundle.incident, bundle.topology, bundle.manifest.ends_at)
+    for one in sorted(found, key=lambda one: get_args(Where).index(one.where))[:LISTED_MAXIMUM]:
+        yield Entry(at=one.at, what="outside", who=one.row["who"] or "unknown", text=one.text, link=one.row["link"])

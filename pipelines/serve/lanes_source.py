@@ -11,6 +11,7 @@ from pipelines.intake import joined
 from pipelines.serve.inbox import Inbox, Taken
 from pipelines.serve.lane import Lane, LaneArrival, is_event_topic
 from pipelines.settings import KafkaSettings, LimitSettings
+from pipelines.sources.arrival_lags import LiveLags
 from pipelines.sources.contract import Arrival, Offsets
 from pipelines.sources.kafka_messages import TopicReader
 from pipelines.topics import Format
@@ -95,6 +96,7 @@ class LanesSource:
     def _batches(self) -> Iterator[Arrival]:
         kept: list[Taken] = []
         said: datetime | None = None
+        clocks = LiveLags()
         began = monotonic()
         while not self.stopping.is_set():
             for lane in self.lanes.values():
@@ -111,7 +113,7 @@ class LanesSource:
                 continue
             began = monotonic()
             said, self.judged = taken.now, taken.numbers
-            yield _arrival(kept, taken.now)
+            yield _arrival(kept, taken.now, clocks)
             kept = []
             if _rows(taken) < STEP_ROWS_MAXIMUM:
                 self.stopping.wait(max(0.0, self.step_seconds - (monotonic() - began)))
@@ -121,12 +123,14 @@ def _rows(taken: Taken) -> int:
     return sum(rows.height for rows in taken.intake.tables.values()) + taken.intake.quarantined.height
 
 
-def _arrival(kept: list[Taken], now: datetime) -> Arrival:
+def _arrival(kept: list[Taken], now: datetime, clocks: LiveLags) -> Arrival:
     intake = joined([one.intake for one in kept])
     offsets: dict[tuple[str, int], int] = {}
     for one in kept:
         offsets.update(one.offsets)
     return Arrival(
-        batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined), offsets=offsets,
-        ignored=intake.ignored, notes=intake.notes,
+        batch=Batch(
+            tables=intake.tables, now=now, quarantined=intake.quarantined, lags=clocks.seen(intake.notes.delays)
+        ),
+        offsets=offsets, ignored=intake.ignored, notes=intake.notes,
     )  # fmt: skip

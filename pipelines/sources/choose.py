@@ -1,10 +1,11 @@
 """From what a person typed to a source: a scenario, a recording, a window of the store, a range of Kafka, a file."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from pipelines.bundles.bundle import decode, is_bundle
@@ -18,11 +19,13 @@ from pipelines.sources.files import FileSource, surroundings_of
 from pipelines.sources.kafka import KafkaSource
 from pipelines.sources.live_simulation import SPEC, live_simulation
 from pipelines.sources.windows import WindowSource
+from pipelines.stored_rows import Stretch, look_for_rows, windows
 from pipelines.telemetry_store import TelemetryStore
 from pipelines.topics import Format
+from replay.faults_exporters import ClockOff
 from replay.recording import read_recording
 from replay.scenario import Scenario, load_scenario, scenario_names
-from replay.simulate import Window, simulate
+from replay.simulate import simulate
 from replay.simulate import topology_of as topology_of_scenario
 from schemas.formats.decoded import Unreadable
 from schemas.formats.ibnetdiscover import decode as decode_ibnetdiscover
@@ -32,6 +35,7 @@ from schemas.topology import Topology
 from schemas.topology_presets import build
 
 ARRIVAL_WINDOW_SECONDS = 5
+PACED_MESSAGES = 200
 FIRST_YEAR, LAST_YEAR = 1970, 9998
 RANGE = re.compile(r"^(store:|kafka:(?P<topics>[^@]*)@)(?P<begin>.+?)\.\.(?P<end>.+)$")
 
@@ -106,6 +110,7 @@ def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float
         intervals_seconds={name: float(seconds) for name, seconds in scenario.intervals.items()},
         span_seconds=scenario.duration_seconds,
         windows=lambda: simulate(scenario, topology, window_seconds=window_seconds(speed)),
+        delay_seconds=0.0 if any(plan.fault == ClockOff.name for plan in scenario.faults) else None,
     )  # fmt: skip
 
 
@@ -148,8 +153,12 @@ def _ranged(spec: str, settings: Settings, seconds: int) -> Source:
         raise SourceError(f"{spec}: the window ends before it begins")
     if spec.startswith("store:"):
         return store_source(settings, begin, end, seconds)
+    limits = settings.limits
+    if seconds != window_seconds(None):  # small bites, so that about the right ones come each second
+        bite = min(PACED_MESSAGES, limits.batch_messages_maximum)
+        limits = limits.model_copy(update={"batch_messages_maximum": bite})
     return KafkaSource(
-        settings=settings.kafka, limits=settings.limits, formats=topic_formats(settings),
+        settings=settings.kafka, limits=limits, formats=topic_formats(settings),
         topology=topology_of(settings), window=(begin, end),
         topics=tuple(topic for topic in found["topics"].split(",") if topic),
     )  # fmt: skip
@@ -158,24 +167,20 @@ def _ranged(spec: str, settings: Settings, seconds: int) -> Source:
 def store_source(settings: Settings, begin: datetime, end: datetime, seconds: int) -> WindowSource:
     """What the store holds of begin <= time < end. Rows were admitted once; they pass the door again unchanged.
 
-    They are judged on the cluster that they came from, where the store knows it.
+    They are judged on the cluster that they came from, where the store knows it. Raises NothingStored.
     """
     store = TelemetryStore(settings.store.telemetry, settings.store.busy_seconds)
+    look_for_rows(store, begin, end)
     cluster = store.cluster(begin, end)
     topology = topology_of(settings) if cluster is None else cluster.topology
     intervals = USUAL_INTERVALS_SECONDS if cluster is None else cluster.intervals_seconds
+    lags = store.lags(begin, end)
     end = end if cluster is None else min(end, cluster.until)  # past it there is no silence, only nothing known
-
-    def windows() -> Iterator[Window]:
-        at = begin
-        while at < end:
-            until = min(at + timedelta(seconds=seconds), end)
-            yield Window(at, until, store.tables(at, until))
-            at = until
 
     return WindowSource(
         stream=f"store:{begin.isoformat()}..{end.isoformat()}", topology=topology, intervals_seconds=intervals,
-        span_seconds=(end - begin).total_seconds(), windows=windows,
+        span_seconds=(end - begin).total_seconds(), lags=lags,
+        windows=partial(windows, store, Stretch(begin, end), seconds),
     )  # fmt: skip
 
 

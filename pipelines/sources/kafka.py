@@ -15,10 +15,12 @@ from kafka.consumer.fetcher import ConsumerRecord
 from pipelines.engine import ALLOWED_LATENESS_SECONDS, Batch
 from pipelines.intake import Intake, joined
 from pipelines.settings import KafkaSettings, LimitSettings
+from pipelines.sources.arrival_lags import LiveLags
 from pipelines.sources.contract import Arrival, Offsets, SourceError
 from pipelines.sources.kafka_client import consumer
 from pipelines.sources.kafka_messages import TopicReader, newest_of, reader_of, written_at
 from pipelines.sources.kafka_positions import NO_GAPS, Ends, behind, ends_of, go_on, go_to, poll
+from pipelines.sources.kafka_retention import refuse_removed
 from pipelines.sources.watermark import Partition, Watermark
 from pipelines.topics import Format
 from schemas.tables import TABLE_BY_NAME, TABLES
@@ -71,9 +73,11 @@ class KafkaSource:
             ends, gaps = self._seek(client, partitions, offsets)
             watermark = Watermark(ALLOWED, remembered(offsets)).seen({}, behind(client, ends))
             waiting, written, said = [Intake({}, gaps, {})] if gaps.height else [], EPOCH, watermark.now()
-            looked = monotonic()
+            looked, clocks, taken = monotonic(), LiveLags(), 0
             while (following := self.following()) or watermark.behind or waiting:
                 polled, gaps = poll(client, POLL_MILLISECONDS)
+                if self.window is not None and gaps.height:
+                    raise SourceError(f"kafka: {gaps['reason'][0]}; the range cannot be replayed")
                 intakes, newest = read(readers, polled)
                 waiting += [*intakes, Intake({}, gaps, {})] if intakes or gaps.height else []
                 written = max([written, *_written(polled)])
@@ -84,12 +88,16 @@ class KafkaSource:
                 _hold_back(client, partitions, watermark, timedelta(seconds=self.settings.ahead_seconds))
                 if _speaks(watermark, waiting, said):
                     said = watermark.now()
-                    yield self._arrival(client, joined(waiting), watermark, partitions, written)
-                    waiting = []
+                    intake, waiting = joined(waiting), []
+                    arrival = self._arrival(client, intake, watermark, partitions, written)
+                    taken += sum(rows.height for rows in arrival.batch.tables.values()) + intake.quarantined.height
+                    yield replace(arrival, batch=replace(arrival.batch, lags=clocks.seen(intake.notes.delays)))
                 if following and monotonic() - looked > TOPICS_SECONDS:
                     looked = monotonic()
                     if partitions_of(client, self._readers(client)) != partitions:
                         return
+            if self.window is not None and not taken:
+                raise SourceError(f"kafka: {', '.join(readers)}: no row is from {_range(*self.window)}")
 
     def _arrival(
         self, client: KafkaConsumer, intake: Intake, watermark: Watermark, partitions: list[TopicPartition],
@@ -137,6 +145,7 @@ class KafkaSource:
         client.assign(partitions)
         if self.window is None:
             return go_on(client, partitions, offsets)
+        refuse_removed(self.settings, client, partitions, self.window[0], datetime.now(UTC))
         ends = go_to(client, partitions, self.window[0])
         return ends, NO_GAPS
 
@@ -147,6 +156,10 @@ class KafkaSource:
             return unread
         past = self.window[1] + WINDOW_SLACK
         return frozenset(one for one in unread if watermark.newest.get(one, EPOCH) < past)
+
+
+def _range(begin: datetime, end: datetime) -> str:
+    return f"{begin:%Y-%m-%dT%H:%M:%SZ}..{end:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def microseconds(moment: datetime) -> int:

@@ -10,6 +10,8 @@ from kafka.consumer.fetcher import ConsumerRecord
 
 from pipelines.intake import Intake, Piece, joined, take_in
 from pipelines.source_notes import SourceNotes, skew_of
+from pipelines.sources.arrival_lags import DELAY_COLUMNS
+from pipelines.sources.message_delays import part_delays, wire_delays
 from pipelines.topics import FORMATS, Format, decode_otdr_message
 from schemas.admission import Origin
 from schemas.formats import wire, wire_arrow
@@ -28,7 +30,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 YEAR_9999_MILLISECONDS = 253_370_764_800_000
 OTDR = "otdr"
 # When a row was sent, where that is not its time: a maintenance window is announced long before it begins.
-SENT_COLUMNS = {"maintenance": "announced_at"}
+SENT_COLUMNS = {"maintenance": "announced_at", "outside_event": "recorded_at"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,27 +54,37 @@ class TopicReader:
 
     def _read(self, partition: int, records: Sequence[ConsumerRecord]) -> Intake:
         origin = Origin(topic=self.topic, partition=partition, offset=records[0].offset)
-        parts = self._others(records) if self.table is None else self._wire(self.table, records)
+        if self.table is None:
+            parts = self._others(records)
+            delays = part_delays(records, parts)
+        else:
+            parts, delays = self._wire(self.table, records)
         pieces = [Piece(name, frame, origin) for part in parts for name, frame in part.tables.items()]
         rejects = _placed(pl.concat([part.rejects for part in parts]), origin, records[0].value or b"")
         intake = _not_from_the_future(take_in(pieces, rejects), records, origin)
         seen = SourceNotes(
             missing={self.topic: frozenset.intersection(*(frozenset(part.missing) for part in parts))},
             skew=skew_of(intake.tables, written_at(records[-1])),
+            delays=delays,
         )
         return replace(intake, notes=seen)
 
-    def _wire(self, table: Table, records: Sequence[ConsumerRecord]) -> list[Decoded]:
-        """In the order of the messages: JSON ones that follow each other are decoded together."""
+    def _wire(self, table: Table, records: Sequence[ConsumerRecord]) -> tuple[list[Decoded], pl.DataFrame]:
+        """In the order of the messages: JSON ones that follow each other are decoded together. And DELAY_COLUMNS."""
         parts: list[Decoded] = []
-        for arrow, run in groupby(records, lambda record: wire_arrow.looks_like(record.value or b"", "")):
+        delays = [pl.DataFrame(schema=DELAY_COLUMNS)]
+        for arrow, group in groupby(records, lambda record: wire_arrow.looks_like(record.value or b"", "")):
+            run = list(group)
             if arrow:
-                parts.extend(self._arrow(table, record) for record in run)
+                mine = [self._arrow(table, record) for record in run]
+                delays.append(part_delays(run, mine))
+                parts.extend(mine)
                 continue
             frame, rejected = wire.decode_json([record.value or b"" for record in run], table, self.bytes_maximum)
             rejects = rejects_frame([reject for _, reject in rejected], table.name)
             parts.append(Decoded(tables={table.name: frame} if frame.height else {}, rejects=rejects))
-        return parts
+            delays.append(wire_delays(table.name, run))
+        return parts, pl.concat(delays)
 
     def _arrow(self, table: Table, record: ConsumerRecord) -> Decoded:
         try:

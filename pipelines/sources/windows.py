@@ -4,8 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+import polars as pl
+
 from pipelines.engine import ALLOWED_LATENESS_SECONDS, Batch
 from pipelines.intake import Piece, take_in
+from pipelines.sources.arrival_lags import DELAY_COLUMNS, MEASURED, LiveLags
 from pipelines.sources.contract import Arrival, Offsets
 from replay.simulate import Window
 from schemas.admission import Origin
@@ -34,20 +37,33 @@ class WindowSource:
 
     def arrivals(self, offsets: Offsets) -> Iterator[Arrival]:
         """One arrival per window; those that end at or before the offset were taken already."""
-        done = offsets.get(PROGRESS, 0)
+        done, clocks = offsets.get(PROGRESS, 0), LiveLags()
         under_way = timedelta(seconds=self.delay_seconds or 0.0)
         held_back = under_way if self.delay_seconds is None else under_way + ALLOWED
         for window, is_last in _marking_last(self.windows()):
             until = (window.ends_at - EPOCH) // timedelta(microseconds=1)
             if until <= done:
                 continue
+            lags = {**self.lags, **clocks.seen(_delays(window))} if window.arrived else self.lags
             pieces = [Piece(name, frame, Origin(topic=self.stream)) for name, frame in window.tables.items()]
             intake = take_in(pieces)
             now = window.ends_at - (under_way if is_last else held_back)
             yield Arrival(
-                batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined, lags=self.lags),
+                batch=Batch(tables=intake.tables, now=now, quarantined=intake.quarantined, lags=lags),
                 offsets={PROGRESS: until}, ignored=intake.ignored,
             )  # fmt: skip
+
+
+def _delays(window: Window) -> pl.DataFrame:
+    """How long the rows of each node were under way, as DELAY_COLUMNS."""
+    found = [
+        rows.select(
+            pl.lit(name).alias("table"), "node", window.arrived[name].alias("written"),
+            took=(window.arrived[name] - rows["time"]).dt.total_microseconds(),
+        )
+        for name, rows in window.tables.items() if name in MEASURED and name in window.arrived
+    ]  # fmt: skip
+    return pl.concat([pl.DataFrame(schema=DELAY_COLUMNS), *found])
 
 
 def _marking_last(windows: Iterator[Window]) -> Iterator[tuple[Window, bool]]:

@@ -1,6 +1,6 @@
 """The web console of `hotspare serve`: incidents and actions on one page, health for probes, metrics for scrapers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -22,7 +22,8 @@ RESOLVED: tuple[State, ...] = ("resolved",)
 SHOWN_MAXIMUM = 200
 
 
-def console_app(operations: OperationsStore, figures: Callable[[], Figures]) -> Starlette:
+def console_app(operations: OperationsStore, figures: Callable[[], Figures], more: Sequence[Route] = ()) -> Starlette:
+    """more: routes beside those that only show."""
     page = Environment(autoescape=True).from_string((files("pipelines") / "web" / "console.html").read_text("utf-8"))
 
     def index(_: Request) -> Response:
@@ -61,6 +62,6 @@ def console_app(operations: OperationsStore, figures: Callable[[], Figures]) -> 
 
     routes = [
         Route("/", index), Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics),
-        Route("/api/incidents", incidents),
+        Route("/api/incidents", incidents), *more,
     ]  # fmt: skip
     return Starlette(routes=routes)

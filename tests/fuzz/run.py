@@ -32,6 +32,7 @@ INPUT_BYTES_MAXIMUM = 32 * 1024
 OWN = {
     "shot.sor": SHOT,
     "gpu.jsonl": b'{"time":1772366400000000,"node":"n1","gpu":[0,1],"temperature_celsius":[45.5,null]}\n',
+    "annotations.json": b'[{"time":1507266395000,"timeEnd":0,"text":"x","tags":["deploy","pdu:p1"],"userName":"jo"}]',
     "dmesg.log": b"[ 12.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=1, GPU has fallen off the bus.\n",
     "smi.txt": (
         b"==============NVSMI LOG==============\nGPU 00000000:9B:00.0\n    Temperature\n"

@@ -91,17 +91,28 @@ def host_rows(seconds: int, *, slow: float = 0.0, late: float | None = None) -> 
     return tables
 
 
-@pytest.mark.parametrize(("slow", "late"), [(0.0, 20.0), (30.0, None), (-30.0, None), (30.0, 30.2)])
-def test_a_host_whose_clock_or_way_is_slow_is_not_lost(tmp_path: Path, slow: float, late: float | None) -> None:
-    assert incidents(tmp_path / "r", **host_rows(150, slow=slow, late=late)) == []
+@pytest.mark.parametrize("slow", [30.0, -30.0])
+def test_a_host_whose_clock_is_off_is_not_lost_where_nobody_knows_when_its_rows_came(
+    tmp_path: Path, slow: float
+) -> None:
+    assert incidents(tmp_path / "r", **host_rows(150, slow=slow)) == []
+
+
+@pytest.mark.parametrize(("slow", "late", "code"), [(0.0, 20.0, "slow"), (30.0, 30.2, "slow"), (-30.0, -29.8, "fast")])
+def test_a_host_whose_clock_or_way_is_off_is_not_lost_and_a_ticket(
+    tmp_path: Path, slow: float, late: float, code: str
+) -> None:
+    [found] = incidents(tmp_path / "r", **host_rows(150, slow=slow, late=late))
+    assert (found.cause, found.severity, found.roots) == ("clock_skew", "ticket", ("gpu:n3", "heartbeat:n3"))
+    assert {seen["code"] for seen in found.evidence} == {code}
 
 
 def test_a_host_that_is_late_and_then_lost_is_found(tmp_path: Path) -> None:
     late = [
         row for one in beats(200, lost=(3,), lost_at=100) for row in late_by([one], 20 if one["node"] == "n3" else 0.2)
     ]
-    [found] = incidents(tmp_path / "r", heartbeat=late)
-    assert (found.cause, found.roots) == ("node_lost", ("n3",))
+    found = {one.cause: one.roots for one in incidents(tmp_path / "r", heartbeat=late)}
+    assert found == {"clock_skew": ("heartbeat:n3",), "node_lost": ("n3",)}
 
 
 def test_the_share_of_a_collector_is_one_incident_of_telemetry(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -206,6 +206,16 @@ def test_a_file_that_is_no_duckdb_file_is_refused(store: TelemetryStore, content
     with pytest.raises(StoreUnavailable, match=r"telemetry\.duckdb: cannot be opened by DuckDB"):
         store.flush("kafka", [], {})
     assert store.path.read_bytes() == content
+
+
+def test_a_file_whose_first_pages_are_being_written_is_waited_for(store: TelemetryStore) -> None:
+    store.flush("kafka", made(), {})
+    whole = store.path.read_bytes()
+    store.path.write_bytes(whole[:100])
+    writer = threading.Timer(0.1, store.path.write_bytes, [whole])
+    writer.start()
+    assert counts(replace(store, busy_seconds=30.0))["gpu"] == 4
+    writer.join()
 
 
 def test_a_damaged_file_is_refused_even_where_its_folder_is_called_lock(tmp_path: Path) -> None:

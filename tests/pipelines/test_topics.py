@@ -34,6 +34,8 @@ FILES = [file for room in ("gpu", "otdr", "coolant") for file in sorted((CORPUS 
         ("a", b'[{"gpu": 0, "usage": {"gfx_activity": "N/A"}}]', "amd-smi JSON"),
         ("a", b'{"card0": {"GPU use (%)": "3"}}', "rocm-smi JSON"),
         ("a", b'{"time": "2021-12-06 04:19:35", "gpu_usage:0": 56}', "SuperBench monitor"),
+        ("a", b'[{"id":1,"time":1507266395000,"timeEnd":0,"text":"x","tags":["deploy"]}]', "outside events"),
+        ("a.csv", b"time,kind,title\n", "outside events"),
         ("a.log", b"[Feb 25 2025 13:59:45] [INFO] [tid 1803] started\n", "fabric manager log"),
         ("a", b"[  1.0] NVRM: Xid (PCI:0000:9b:00): 79\n", "kernel log"),
         ("kern.log", b"Feb 23 16:24:18 n1 kernel: usb 1-1\n", "kernel log"),

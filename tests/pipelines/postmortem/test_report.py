@@ -5,21 +5,29 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from pipelines.bundles.bundle import Bundle
-from pipelines.postmortem.report import NOTHING_YET, document, html, markdown
+from pipelines.postmortem.facts import document
+from pipelines.postmortem.otherwise import Otherwise, differs, otherwise
+from pipelines.postmortem.report import NOTHING_YET, html, markdown, written, written_by_people
 from pipelines.postmortem.timeline import timeline, times
-from tests.pipelines.bundles.conftest import SAID, bundle, place  # noqa: F401  # fixtures
+from pipelines.settings import Settings, settings_from
+from schemas.admission import admit
+from schemas.tables import TABLE_BY_NAME
+from tests.pipelines.bundles.conftest import SAID
 
 PRICE = 2.0
+LATER = {"detectors": {"gpu.absent": {"missed_intervals": 20.0}, "job.heartbeat": {"missed_dead": 8.0}}}
 HOSTILE = "<script>alert(1)</script>|x\ny"
 
 
-def test_the_timeline_is_in_order_and_begins_with_the_onset(bundle: Bundle) -> None:  # noqa: F811
+def test_the_timeline_is_in_order_and_begins_with_the_onset(bundle: Bundle) -> None:
     entries = timeline(bundle)
     assert [one.at for one in entries] == sorted(one.at for one in entries)
     ours = [one.what for one in entries if one.at >= bundle.incident.starts_at and one.what != "maintenance"]
@@ -27,7 +35,7 @@ def test_the_timeline_is_in_order_and_begins_with_the_onset(bundle: Bundle) -> N
     assert {"finding", "incident", "action", "person"} <= set(ours)
 
 
-def test_times_count_from_the_onset(bundle: Bundle) -> None:  # noqa: F811
+def test_times_count_from_the_onset(bundle: Bundle) -> None:
     measured = times(bundle)
     incident = bundle.incident
     assert measured.detect == (incident.detected_at - incident.starts_at).total_seconds()
@@ -35,7 +43,72 @@ def test_times_count_from_the_onset(bundle: Bundle) -> None:  # noqa: F811
     assert measured.mitigate is None  # all was rehearsed, and nobody said so
 
 
-def test_the_loss_is_members_times_duration_at_the_price(bundle: Bundle) -> None:  # noqa: F811
+def slow(bundle: Bundle, seconds: float) -> Bundle:
+    """The same incident where the clock of the root's host was known to be so slow."""
+    host = bundle.incident.roots[0].partition("/")[0]
+    return replace(bundle, manifest=replace(bundle.manifest, lags={host: seconds}))
+
+
+def test_what_a_slow_clock_said_is_put_right_and_says_so(bundle: Bundle) -> None:
+    began, shift = bundle.incident.starts_at, timedelta(seconds=31)
+    entries = timeline(slow(bundle, 31.0))
+    note = f"(clock 31 s slow, corrected from {began:%H:%M:%S}.123)"
+    [onset] = [one for one in entries if one.what == "telemetry"]
+    assert (onset.at, onset.text) == (began + shift, f"onset, as estimated from the data {note}")
+    [xid] = [one for one in entries if one.who == "gpu.xid"]
+    assert xid.at == began + shift
+    assert note in xid.text
+    assert times(slow(bundle, 31.0)).acknowledge == (SAID - began - shift).total_seconds()
+
+
+def test_silence_judged_by_the_watermark_and_words_of_people_stay_where_they_are(bundle: Bundle) -> None:
+    unmoved = {"job.heartbeat", "maria.lopez", "dry-run"}
+    before, after = (
+        [(one.at, one.text) for one in timeline(each) if one.who in unmoved] for each in (bundle, slow(bundle, 31.0))
+    )
+    assert before == after
+    assert any("gpu_hang" in text for _, text in before)
+
+
+def with_events(bundle: Bundle, *events: dict[str, object]) -> Bundle:
+    rows = [{"kind": "deploy", "title": "trainer 2.3"} | event for event in events]
+    frame = pl.DataFrame(rows, schema_overrides=dict(TABLE_BY_NAME["outside_event"].columns), infer_schema_length=None)
+    return replace(bundle, tables={**bundle.tables, "outside_event": admit(TABLE_BY_NAME["outside_event"], frame).rows})
+
+
+def test_a_deploy_before_the_onset_is_told_and_to_be_ruled_out(bundle: Bundle) -> None:
+    event = {"time": bundle.incident.starts_at - timedelta(minutes=12), "who": "jo", "link": "https://ci.example/7"}
+    told = with_events(bundle, event, event | {"title": "later", "link": "javascript:alert(1)"})
+    facts, page = document(told, PRICE), html(told, PRICE)
+    assert facts["timeline"][0]["text"] == "deploy: later; 12 min before the onset"
+    assert "Rule out as a cause: deploy: trainer 2.3; 12 min before the onset (ask jo)." in facts["follow_ups"]
+    assert page.count('href="') == page.count('href="https://ci.example/7"') == 1
+
+
+@pytest.fixture(scope="module")
+def later(bundle: Bundle) -> Otherwise:
+    """Without its driver events the GPU is found by its silence, which these settings wait longer for."""
+    silent = replace(bundle, tables={name: rows for name, rows in bundle.tables.items() if name != "gpu_event"})
+    return otherwise(silent, settings_from(LATER, "later.toml"), "later.toml")
+
+
+def test_another_setting_is_told_with_what_it_changes_and_why(bundle: Bundle, later: Otherwise) -> None:
+    assert later.seconds_earlier is not None
+    assert later.verdict == f"it would have been found {-later.seconds_earlier:.1f} s later"
+    assert ("detectors.gpu.absent.missed_intervals", "default", "20.0") in later.changed
+    assert [one.change for one in later.differences] == ["later"]
+    for text in (html(bundle, PRICE, None, later), markdown(bundle, PRICE, "", later)):
+        assert later.verdict in text
+        assert str(later.differences[0].finding) in text
+    assert json.loads(json.dumps(document(bundle, PRICE, later)))["otherwise"]["verdict"] == later.verdict
+
+
+def test_settings_that_judge_alike_are_no_others(bundle: Bundle) -> None:
+    assert not differs(bundle, Settings())
+    assert differs(bundle, settings_from(LATER, "later.toml"))
+
+
+def test_the_loss_is_members_times_duration_at_the_price(bundle: Bundle) -> None:
     incident = bundle.incident
     until = incident.ends_at or bundle.manifest.ends_at
     seconds = len(incident.members) * (until - incident.starts_at).total_seconds()
@@ -45,12 +118,21 @@ def test_the_loss_is_members_times_duration_at_the_price(bundle: Bundle) -> None
     assert json.dumps(document(bundle, PRICE))
 
 
-def test_what_people_wrote_survives_writing_it_anew(bundle: Bundle) -> None:  # noqa: F811
+def test_what_people_wrote_survives_writing_it_anew(bundle: Bundle) -> None:
     first = markdown(bundle, PRICE)
     edited = first.replace(NOTHING_YET, "The riser card was loose.\n\n- reseat all of them", 1)
     again = markdown(bundle, PRICE, edited)
     assert "The riser card was loose.\n\n- reseat all of them\n<!-- end -->" in again
     assert markdown(bundle, PRICE, again) == again
+
+
+def test_the_page_shows_what_people_wrote_beside_it_and_nothing_they_did_not(bundle: Bundle, tmp_path: Path) -> None:
+    text = markdown(bundle, PRICE).replace(NOTHING_YET, "The <b>riser</b> was loose.", 1)
+    (tmp_path / "report.md").write_text(text)
+    assert len(written_by_people(text)) == 4
+    page = written(tmp_path / "report.html", bundle, PRICE)
+    assert "The &lt;b&gt;riser&lt;/b&gt; was loose." in page
+    assert NOTHING_YET not in page
 
 
 class Page(HTMLParser):
@@ -64,7 +146,8 @@ class Page(HTMLParser):
         self.fetched: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.fetched += [value or "" for name, value in attrs if name in {"src", "href", "srcset", "action"}]
+        if tag != "a":  # followed when somebody asks for it
+            self.fetched += [value or "" for name, value in attrs if name in {"src", "href", "srcset", "action"}]
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -73,7 +156,7 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_one_small_file_that_fetches_nothing(bundle: Bundle) -> None:  # noqa: F811
+def test_the_page_is_one_small_file_that_fetches_nothing(bundle: Bundle) -> None:
     text = html(bundle, PRICE)
     page = Page()
     page.feed(text)
@@ -83,7 +166,7 @@ def test_the_page_is_one_small_file_that_fetches_nothing(bundle: Bundle) -> None
     assert text.count("<svg") >= 3
 
 
-def test_hostile_names_and_notes_stay_text(bundle: Bundle) -> None:  # noqa: F811
+def test_hostile_names_and_notes_stay_text(bundle: Bundle) -> None:
     note = replace(bundle.remarks[0], kind="note", text=HOSTILE, by=HOSTILE)
     hostile = replace(bundle, remarks=(note,))
     assert "<script>" not in html(hostile, PRICE)
@@ -95,17 +178,21 @@ def test_hostile_names_and_notes_stay_text(bundle: Bundle) -> None:  # noqa: F81
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 @pytest.mark.parametrize("width", [380, 1200])
-def test_a_browser_shows_it_without_scrolling_sideways(bundle: Bundle, tmp_path: Path, width: int) -> None:  # noqa: F811
+def test_a_browser_shows_it_without_scrolling_sideways(bundle: Bundle, tmp_path: Path, width: int) -> None:
     page = tmp_path / "report.html"
     probe = (
-        "<script>document.title = document.documentElement.scrollWidth + ' ' + document.querySelectorAll('svg').length"
+        "<script>const axis = document.querySelector('.axis').getBoundingClientRect(); document.title = "
+        "[document.documentElement.scrollWidth, document.querySelectorAll('svg').length, axis.height, axis.left].join()"
     )
     shown = html(bundle, PRICE).replace("default-src 'none'", "script-src 'unsafe-inline'")
     page.write_text(shown.replace("</body>", f"{probe}</script></body>"))
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
                f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]  # fmt: skip
     dumped = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    found = re.search(r"<title>(\d+) (\d+)</title>", dumped)
+    found = re.search(r"<title>([\d.,]+)</title>", dumped)
     assert found is not None
-    assert int(found[1]) <= max(width, 500)  # headless chromium is never narrower than 500
-    assert int(found[2]) >= 3
+    wide, pictures, axis_height, axis_left = map(float, found[1].split(","))
+    assert wide <= max(width, 500)  # headless chromium is never narrower than 500
+    assert pictures >= 3
+    assert axis_height >= 12  # pixels, to be read on a phone
+    assert axis_left >= 0

@@ -1,0 +1,40 @@
+"""Known clock skew: where a node's rows came later than others', what its own clock said is put right.
+
+The lag is measured from messages (pipelines.sources.arrival_lags), which cannot tell a slow clock from a slow way; the
+note beside a corrected time says what it was. What a detector says of silence is by the watermark, and right already.
+"""
+
+from datetime import datetime, timedelta
+
+from pipelines.bundles.bundle import Bundle
+from schemas.topology import node_of
+
+BY_WATERMARK = frozenset({"job.heartbeat", "telemetry.stale", "telemetry.clock_skew"})
+
+
+def lag_of(bundle: Bundle, entity: str) -> timedelta:
+    """How far the clock of the entity's host is behind; zero where that is not known."""
+    return timedelta(seconds=bundle.manifest.lags.get(node_of(entity), 0.0))
+
+
+def onset(bundle: Bundle) -> tuple[datetime, timedelta]:
+    """The incident's onset by the clock of the others, and what was added; an onset of several hosts is left alone."""
+    incident = bundle.incident
+    hosts = {node_of(root) for root in incident.roots} if incident.root_kind in {"gpu", "node"} else set()
+    lag = lag_of(bundle, hosts.pop()) if len(hosts) == 1 else timedelta(0)
+    return incident.starts_at + lag, lag
+
+
+def detected(bundle: Bundle) -> datetime:
+    """When it fired, by the clock of the others."""
+    incident = bundle.incident
+    first = incident.evidence[0].get("detector") if incident.evidence else None
+    return incident.detected_at if first in BY_WATERMARK else incident.detected_at + onset(bundle)[1]
+
+
+def note(lag: timedelta, said: datetime) -> str:
+    """Beside a corrected time; empty where there was nothing to correct."""
+    if not lag:
+        return ""
+    off = f"{abs(lag.total_seconds()):g} s {'slow' if lag > timedelta(0) else 'fast'}"
+    return f" (clock {off}, corrected from {said:%H:%M:%S.%f}"[:-3] + ")"
