@@ -8,26 +8,47 @@ import polars as pl
 from replay.conditions import Conditions, Lie
 from schemas.tables import TABLE_BY_NAME, Table
 
+ARRIVED = "arrived_at"
+
 
 @dataclass(eq=False)
 class Exporters:
-    """starts_at: of the scenario. last: each lying source's newest true rows, by (table, source)."""
+    """starts_at: of the scenario. By (table, source) of those that lie: last, their newest true rows; began, what their
+    counters had counted when they last restarted.
+    """
 
     starts_at: datetime
     last: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
+    began: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
 
     def sent(self, name: str, rows: pl.DataFrame, conditions: Conditions) -> pl.DataFrame:
         """The rows of the table as they are sent, in their order. Asked once for each table and block."""
         for lie in conditions.lies:
-            if lie.table == name and not rows.is_empty():
+            if lie.table == name and not lie.clock_seconds and not rows.is_empty():
                 rows = self._as_told(TABLE_BY_NAME[name], rows, lie)
         return rows
+
+    def stamped(self, name: str, rows: pl.DataFrame, conditions: Conditions) -> pl.DataFrame:
+        """The rows with the times that their sources' clocks show; ARRIVED is when they are sent."""
+        table = TABLE_BY_NAME[name]
+        shown = pl.col(table.time)
+        for lie in conditions.lies:
+            if lie.table == name and lie.clock_seconds:
+                begins, ends = (
+                    None if at is None else self.starts_at + timedelta(seconds=at) for at in (lie.begins, lie.ends)
+                )
+                wrong = (pl.col(table.source) == lie.source) & (pl.col(table.time) >= begins)
+                wrong = wrong if ends is None else wrong & (pl.col(table.time) < ends)
+                shown = pl.when(wrong).then(shown + timedelta(seconds=lie.clock_seconds)).otherwise(shown)
+        return rows.with_columns(shown.alias(table.time), pl.col(table.time).alias(ARRIVED))
 
     def _as_told(self, table: Table, rows: pl.DataFrame, lie: Lie) -> pl.DataFrame:
         begins = self.starts_at + timedelta(seconds=lie.begins)
         ends = None if lie.ends is None else self.starts_at + timedelta(seconds=lie.ends)
         time, mine = pl.col(table.time), pl.col(table.source) == lie.source
         lying = mine & (time >= begins) & (pl.lit(value=True) if ends is None else time < ends)
+        if lie.restarts_seconds:
+            return self._restarted(table, rows, lie, lying)
         if lie.readings:
             counted = pl.int_range(pl.len()).over(table.source) % lie.every == 0
             values = [
@@ -45,5 +66,22 @@ class Exporters:
             self.last[key].drop(table.time), on=table.key, how="left", maintain_order="left"
         )
         frozen = rows.select(lying).to_series()
+        if lie.stuck is not None:
+            return rows.with_columns(still[lie.stuck].zip_with(frozen, rows[lie.stuck]))
         kept = pl.concat([rows.filter(~frozen), still.filter(frozen).select(rows.columns)])
         return kept.sort(table.time, maintain_order=True)
+
+    def _restarted(self, table: Table, rows: pl.DataFrame, lie: Lie, lying: pl.Expr) -> pl.DataFrame:
+        """The source's counters count from its last restart, and it says nothing while it restarts."""
+        counters = [name for name in table.columns if name.endswith("_total")]
+        key, place = (table.name, lie.source), [*table.key, "_restart"]
+        since = (pl.col(table.time) - self.starts_at).dt.total_microseconds() - round(lie.begins * 1e6)
+        every, gap = lie.restarts_seconds * 1_000_000, lie.gap_seconds * 1_000_000
+        rows = rows.with_columns(_restart=pl.when(lying).then(since // every), _up=~lying | (since % every >= gap))
+        first = rows.filter(pl.col("_restart").is_not_null()).select(*place, *counters)
+        first = pl.concat([self.began.get(key, first.clear()), first]).unique(place, keep="first", maintain_order=True)
+        self.began[key] = first.filter(pl.col("_restart") == pl.col("_restart").max())
+        counted = rows.join(first, on=place, how="left", suffix="_then", maintain_order="left").with_columns(
+            pl.col(name) - pl.col(f"{name}_then").fill_null(0) for name in counters
+        )
+        return counted.filter("_up").select(rows.drop("_restart", "_up").columns)

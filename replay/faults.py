@@ -8,14 +8,21 @@ from typing import Any
 from replay.disturbances import ExporterRestart, FacilityStep, LostSamples, PlannedDrain, PowerCap
 from replay.fault import Fault
 from replay.faults_errors import CongestedLink, FecTail, LinkErrors, ModuleUnwell, SlowHop
-from replay.faults_exporters import ImplausibleReadings, SaturatedCounter, TelemetryFrozen
+from replay.faults_exporters import (
+    ClockOff,
+    CounterStuck,
+    ImplausibleReadings,
+    SaturatedCounter,
+    SourceRestarts,
+    TelemetryFrozen,
+)
 from replay.faults_fabric import DirtyConnector, LinkFlap, OpticDecay
 from replay.faults_facility import CoolantLeak, PduCascade, PumpFailure
 from replay.faults_fiber import FiberBend, FiberBreak, FiberDirt
 from replay.faults_gpu import GpuFallenOffBus, MemoryDecay, NodeLost, Straggler, TelemetryStall, ThermalThrottle
 from replay.faults_gpu_links import ClockLoss, NvlinkErrors, PcieDowntrain, PowerBrake, UncorrectableEcc
 from replay.faults_hardware import SupplyFailed
-from replay.faults_job import CheckpointsFail, JobHang, RepeatedXid
+from replay.faults_job import CheckpointsFail, JobCrash, JobHang, RepeatedXid
 from replay.faults_lemon import FatalXid, LemonNode
 from replay.faults_loop import CoolantAir, LoopMeterDrift
 from replay.faults_plant import BreakerOverload, CoolantSpoiled, ExchangerFouled, FilterClogged, PowerSag
@@ -52,6 +59,7 @@ FAULTS: tuple[type[Fault], ...] = (
     ThermalThrottle,
     Straggler,
     JobHang,
+    JobCrash,
     CheckpointsFail,
     OpticDecay,
     DirtyConnector,
@@ -69,6 +77,9 @@ FAULTS: tuple[type[Fault], ...] = (
     TelemetryFrozen,
     ImplausibleReadings,
     SaturatedCounter,
+    SourceRestarts,
+    CounterStuck,
+    ClockOff,
     PlannedDrain,
     ExporterRestart,
     LostSamples,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from replay.conditions import Conditions, Lie
 from replay.fault import Throttling, Timed, Truth, no_gpus, not_among
@@ -18,6 +18,11 @@ NONSENSE = {
     "coolant_loop": {"supply_celsius": 3276.7},
     "coolant_pump": {"speed_rpm": 65_535.0},
     "power": {"volts": 65_535.0},
+}
+HOST_TABLES = ("gpu", "cold_plate", "heartbeat", "gpu_event")
+COUNTING = {
+    name: tuple(column for column in TABLE_BY_NAME[name].columns if column.endswith("_total"))
+    for name in ("gpu", "fabric_port")
 }
 
 
@@ -44,9 +49,9 @@ class OneSource(Timed):
     def is_it(self, cause: str) -> Truth:
         return Truth(cause, "source", (f"{self.table}:{self.entity}",), (), self.at_seconds, self.end)
 
-    def lie(self, conditions: Conditions, readings: Mapping[str, float | str], every: int = 1) -> None:
-        lie = Lie(table=self.table, source=self.entity, begins=self.at_seconds, ends=self.end, readings=readings,
-                  every=every)  # fmt: skip
+    def lie(self, conditions: Conditions, readings: Mapping[str, float | str], **how: Any) -> None:
+        """how: the other fields of Lie, of different types."""
+        lie = Lie(table=self.table, source=self.entity, begins=self.at_seconds, ends=self.end, readings=readings, **how)
         conditions.lies.append(lie)
 
 
@@ -71,7 +76,7 @@ class ImplausibleReadings(OneSource):
     every: int = 8
 
     def bend(self, conditions: Conditions) -> None:
-        self.lie(conditions, NONSENSE[self.table], self.every)
+        self.lie(conditions, NONSENSE[self.table], every=self.every)
 
     def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
         return self.is_it("telemetry_implausible")
@@ -101,3 +106,70 @@ class SaturatedCounter(OneSource):
         if self.counter not in CLASSIC_COUNTER_BITS:
             return f"counter {self.counter!r} is not a classic one: choose from {', '.join(CLASSIC_COUNTER_BITS)}"
         return OneSource.unknown(self, layout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRestarts(OneSource):
+    """The source restarts again and again: each time a short silence, then all its counters count from zero."""
+
+    name: ClassVar[str] = "source_restarts"
+    every_seconds: int = 100
+    gap_seconds: int = 5
+
+    def bend(self, conditions: Conditions) -> None:
+        self.lie(conditions, {}, restarts_seconds=self.every_seconds, gap_seconds=self.gap_seconds)
+
+    def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
+        return self.is_it("source_restarted")
+
+    def unknown(self, layout: Layout) -> str | None:
+        if self.table not in COUNTING:
+            return f"table {self.table!r} has no counters: choose from {', '.join(COUNTING)}"
+        if not 0 <= self.gap_seconds < self.every_seconds:
+            return "gap_seconds must be below every_seconds"
+        return OneSource.unknown(self, layout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CounterStuck(OneSource):
+    """One counter of every entity of the source stands still while everything else of it goes on."""
+
+    name: ClassVar[str] = "counter_stuck"
+    counter: str = "energy_joules_total"
+
+    def bend(self, conditions: Conditions) -> None:
+        self.lie(conditions, {}, stuck=self.counter)
+
+    def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
+        return self.is_it("counter_stuck")
+
+    def unknown(self, layout: Layout) -> str | None:
+        if self.table not in COUNTING or self.counter not in COUNTING[self.table]:
+            return f"table {self.table!r} has no counter {self.counter!r}"
+        return OneSource.unknown(self, layout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockOff(Timed):
+    """The clock of a host is ahead by some seconds, or behind where that is below zero: all that it sends says so."""
+
+    name: ClassVar[str] = "clock_off"
+    entity: str
+    ahead_seconds: float = -30.0
+
+    def bend(self, conditions: Conditions) -> None:
+        for table in HOST_TABLES:
+            conditions.lies.append(
+                Lie(table=table, source=self.entity, begins=self.at_seconds, ends=self.end, readings={},
+                    clock_seconds=self.ahead_seconds)
+            )  # fmt: skip
+
+    def watched(self, layout: Layout) -> Integers:  # noqa: ARG002  # the protocol's argument
+        return no_gpus()
+
+    def truth(self, layout: Layout, throttling: Throttling) -> Truth:  # noqa: ARG002  # known without the physics
+        roots = tuple(f"{table}:{self.entity}" for table in ("gpu", "heartbeat"))
+        return Truth("clock_skew", "source", roots, (), self.at_seconds, self.end)
+
+    def unknown(self, layout: Layout) -> str | None:
+        return not_among("node", self.entity, layout.node_index)

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 
+from replay.exporters import ARRIVED
 from replay.scenario import Scenario
 from replay.simulate import LABEL_COLUMNS, Window
 from schemas.admission import admit
@@ -22,7 +23,6 @@ from schemas.columns import UTC_MICROSECONDS
 from schemas.tables import TABLE_BY_NAME, TABLES, Table, empty
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, Topology, topology_from_frames
 
-ARRIVAL = "arrived_at"
 DAY_SECONDS = 86_400
 GPUS_PER_NODE_MAXIMUM = 64
 DELAY_SECONDS_MAXIMUM = 60.0  # what is longer under way is evidence of another kind
@@ -83,7 +83,7 @@ def write_recording(folder: Path, windows: Iterable[Window], topology: Topology,
     writers: dict[str, pq.ParquetWriter] = {}
     try:
         for window in windows:
-            for name, frame in window.tables.items():
+            for name, frame in window.as_arrived():
                 if frame.is_empty():
                     continue
                 arrow = frame.to_arrow()
@@ -142,13 +142,13 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 
 def _arrives(folder: Path, name: str) -> bool:
-    return ARRIVAL in _scan(folder / f"{name}.parquet").collect_schema()
+    return ARRIVED in _scan(folder / f"{name}.parquet").collect_schema()
 
 
 def _delay_seconds(folder: Path, table: Table) -> float:
     """From the median row's time to its arrival; the delay of one slow source does not show in it."""
-    frame = _scan(folder / f"{table.name}.parquet").select(table.time, ARRIVAL).collect()
-    under_way = (_instants(frame, ARRIVAL) - _instants(frame, table.time)).dt.total_microseconds().median()
+    frame = _scan(folder / f"{table.name}.parquet").select(table.time, ARRIVED).collect()
+    under_way = (_instants(frame, ARRIVED) - _instants(frame, table.time)).dt.total_microseconds().median()
     return float(under_way) / 1e6 if isinstance(under_way, int | float) else 0.0
 
 
@@ -161,10 +161,10 @@ def _keyed(folder: Path, table: Table) -> pl.LazyFrame:
     columns = frame.collect_schema()
     if table.time not in columns:
         raise RecordingError(f"recording {folder}: {table.name}.parquet has no column {table.time!r}")
-    if ARRIVAL in columns:
+    if ARRIVED in columns:
         read = frame.collect()
         return (
-            read.with_columns(_instants(read, ARRIVAL).alias(_KEY)).drop(ARRIVAL).sort(_KEY, maintain_order=True).lazy()
+            read.with_columns(_instants(read, ARRIVED).alias(_KEY)).drop(ARRIVED).sort(_KEY, maintain_order=True).lazy()
         )
     if columns[table.time] == UTC_MICROSECONDS:
         return frame.with_columns(pl.col(table.time).alias(_KEY))

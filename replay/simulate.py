@@ -5,7 +5,7 @@ the same seed gives the same rows however they are cut.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -14,11 +14,12 @@ import polars as pl
 
 from replay.cluster import Block, Cluster
 from replay.conditions import Conditions, DriverEvent
-from replay.exporters import Exporters
+from replay.exporters import ARRIVED, Exporters
 from replay.fabric_tables import FabricTables
 from replay.facility_tables import FacilityTables
 from replay.fault import Fault, Throttling, Truth
 from replay.faults import faults_of
+from replay.faults_exporters import ClockOff
 from replay.faults_fiber import OneFiber
 from replay.fiber_tables import FiberTables
 from replay.gpu_tables import GpuTables, pci_address
@@ -38,11 +39,21 @@ LABEL_COLUMNS = pl.Schema({name: column.dtype for name, column in Label.columns(
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Rows with starts_at <= time < ends_at, a frame for every table, each in order of time."""
+    """Rows with starts_at <= time < ends_at, a frame for every table, each in order of time.
+
+    arrived: by table when each row was sent; there only where a clock is off. Then these are what is in order and
+    within the window.
+    """
 
     starts_at: datetime
     ends_at: datetime
     tables: Mapping[str, pl.DataFrame]
+    arrived: Mapping[str, pl.Series] = field(default_factory=dict)
+
+    def as_arrived(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        """Tables by name, with ARRIVED where it says more than time."""
+        for name, rows in self.tables.items():
+            yield name, rows.with_columns(self.arrived[name].alias(ARRIVED)) if name in self.arrived else rows
 
 
 def topology_of(scenario: Scenario) -> Topology:
@@ -128,7 +139,12 @@ def _rendered(scenario: Scenario, layout: Layout, faults: tuple[Fault, ...]) -> 
             "power": partial(plant.power, number, block, conditions),
             "hardware_sensor": partial(boxes.hardware_sensor, number, block, conditions),
         }
-        yield {name: exporters.sent(name, rendered[name](), conditions) for name in scenario.tables if name in rendered}
+        sent = {
+            name: exporters.sent(name, rendered[name](), conditions) for name in scenario.tables if name in rendered
+        }
+        if any(isinstance(fault, ClockOff) for fault in faults):
+            sent = {name: exporters.stamped(name, rows, conditions) for name, rows in sent.items()}
+        yield sent
 
 
 def _shutdowns(block: Block, layout: Layout) -> list[DriverEvent]:
@@ -156,10 +172,13 @@ def _cut(scenario: Scenario, blocks: Iterator[dict[str, pl.DataFrame]], window_s
             simulated += timedelta(seconds=BLOCK_SECONDS)
         tables = {}
         for name, rest in held.items():
-            frame = pl.concat([rest, *(block[name] for block in fresh if name in block)])
-            place = frame[TABLE_BY_NAME[name].time].search_sorted(ends_at, side="left")
+            frame = pl.concat([rest, *(block[name] for block in fresh if name in block)], how="diagonal")
+            ordered = ARRIVED if ARRIVED in frame.columns else TABLE_BY_NAME[name].time
+            place = frame[ordered].search_sorted(ends_at, side="left")
             tables[name], held[name] = frame[:place], frame[place:]
-        yield Window(starts_at, ends_at, tables)
+        arrived = {name: rows[ARRIVED] for name, rows in tables.items() if ARRIVED in rows.columns}
+        tables = {name: rows.drop(ARRIVED, strict=False) for name, rows in tables.items()}
+        yield Window(starts_at, ends_at, tables, arrived)
         starts_at = ends_at
 
 

@@ -19,6 +19,7 @@ class Cause:
     earlier one explains a later one. takes_gpus: whether the GPUs under the entity are members of the incident.
     stalls_gpus: whether the GPUs of the job that is its root are members: they are well, and do nothing.
     waits: whether it is usually somebody else's symptom, so that its incident waits for a better explanation.
+    lingers_seconds: how long its detectors may still hold it when all is well again (their windows and hysteresis).
     severity: the default; a detector may say otherwise.
     """
 
@@ -28,6 +29,7 @@ class Cause:
     takes_gpus: bool = False
     stalls_gpus: bool = False
     waits: bool = False
+    lingers_seconds: float = 0.0
     severity: Severity = "page"
 
 
@@ -41,7 +43,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="coolant_leak", kind="cdu", order=COOLANT),
     Cause(name="coolant_flow_restricted", kind="cdu", order=COOLANT),
     Cause(name="valve_stuck", kind="gpu", order=COOLANT),
-    Cause(name="cold_plate_clogged", kind="gpu", order=COOLANT, severity="ticket"),
+    Cause(name="cold_plate_clogged", kind="gpu", order=COOLANT, lingers_seconds=660.0, severity="ticket"),
     Cause(name="coolant_air", kind="cdu", order=COOLANT, severity="ticket"),
     Cause(name="coolant_chemistry", kind="cdu", order=COOLANT, severity="ticket"),
     Cause(name="coolant_heat_unbalanced", kind="cdu", order=COOLANT, severity="ticket"),
@@ -64,7 +66,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="fiber_length", kind="cable", order=LINK, severity="ticket"),
     Cause(name="connector_contaminated", kind="link", order=LINK, severity="ticket"),
     Cause(name="optic_degrading", kind="link", order=LINK, severity="ticket"),
-    Cause(name="link_degraded", kind="link", order=LINK, severity="ticket"),
+    Cause(name="link_degraded", kind="link", order=LINK, lingers_seconds=660.0, severity="ticket"),
     Cause(name="link_congested", kind="link", order=LINK, severity="info"),
     Cause(name="link_flap", kind="link", order=LINK, waits=True),
     Cause(name="link_down", kind="link", order=LINK, waits=True),
@@ -74,7 +76,9 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="telemetry_frozen", kind="source", order=TELEMETRY, severity="ticket", waits=True),
     Cause(name="telemetry_implausible", kind="source", order=TELEMETRY, severity="ticket", waits=True),
     Cause(name="counter_saturated", kind="source", order=TELEMETRY, severity="ticket"),
+    Cause(name="counter_stuck", kind="source", order=TELEMETRY, severity="ticket"),
     Cause(name="clock_skew", kind="source", order=TELEMETRY, severity="ticket"),
+    Cause(name="source_restarted", kind="source", order=TELEMETRY, severity="info"),
 )
 
 CAUSE_BY_NAME: dict[str, Cause] = {cause.name: cause for cause in CAUSES}

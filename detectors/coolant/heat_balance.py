@@ -16,10 +16,11 @@ from schemas.coolant import ColdPlate, CoolantLoop
 from schemas.gpu import Gpu
 
 PENDING, MEANS, SENSOR, HEAT = "pending", "means", "sensor", "heat"
-RATIOS = ("coolant", "facility", "plates")
+RATIOS: Mapping[str, str] = {"coolant": "watts", "facility": "watts", "plates": "liters"}
+"""What is compared with its normal, and over what it is taken."""
 MEMORY = (
-    "seen", "gpus", "watts_fast", "watts_slow", *(f"{name}_now" for name in RATIOS),
-    *(f"{name}_normal" for name in RATIOS),
+    "seen", "gpus", "watts_fast", "watts_slow", "steady_seconds",
+    *(f"{name}_{mean}" for name in RATIOS for mean in ("now", "base", "normal")),
 )  # fmt: skip
 OFF = tuple(f"{name}_off" for name in RATIOS)
 SEEN = ("coolant_kilowatts", "electrical_kilowatts", "coolant_off_share", "facility_off_share", "plates_off_share")
@@ -33,19 +34,21 @@ class HeatBalance:
 
     What fails: a flow meter or a temperature sensor of the loop drifts, and with it all that is judged by it; or heat
     really leaves by another way or comes from somewhere else.
-    Formula: coolant = flow * (return - supply) over the power of the loop's GPUs, an exponential mean over
-    `now_seconds`, against the loop's own normal (mean of the first `learn_samples`; what is more than half the
-    threshold off is kept out of it), because hosts give 75 to 85 % of their heat to the coolant and nobody knows how
-    much exactly. Bad when it is `residual_share` off for `sustained_seconds`; ends after `clear_seconds` within.
+    Formula: coolant = flow * (return - supply) over the power of the loop's GPUs, each an exponential mean over
+    `now_seconds` (the heat of a pause of seconds comes later than its power), against the loop's own normal (mean of
+    the first `learn_samples`; what is more than half the threshold off is kept out of it), because hosts give 75 to
+    85 % of their heat to the coolant and nobody knows how much exactly. Bad when it is `residual_share` off for
+    `sustained_seconds`; ends after `clear_seconds` within.
     Two more ratios tell which it is: facility = warming of the facility's water over the same power, and plates = sum
     of the plates' flows over the loop's. When the plates disagree with the loop by half of the threshold, the flow
     meter lies (code flow_meter); when the facility still agrees with the power within half, a temperature does
     (temperature_sensor; without plate meters either): telemetry_implausible of the loop's source. Otherwise the heat
     is not in the water: coolant_heat_unbalanced, with code heat_missing or heat_added.
-    Judged in a steady state only: power over 30 s within `steady_share` of that over 200 s, and as many GPUs reporting
-    as when it was learnt.
+    Judged and learnt in a steady state only: power over 30 s within `steady_share` of that over 200 s for
+    `now_seconds` (two means that cross are no steady state), as many GPUs reporting as when it was learnt, and five
+    times `now_seconds` after all of them had said nothing for `gap_seconds`: they and the loop may have been cold.
     Defaults: 10 % for 60 s (domain.md 4.6). 60 s as now_seconds, the time constant of a loop; 36 samples, one in 10 s,
-    are six minutes; 5 % steady; 300 s clear: assumptions.
+    are six minutes; 5 % steady; 300 s clear; a gap of 90 s: assumptions.
     Cannot see: a meter that was wrong from the first day; whether supply or return lies; hosts' own share that does not
     go through GPUs, when it changes; loops with a GPU missing since.
     """
@@ -58,6 +61,7 @@ class HeatBalance:
     now_seconds: float = 60.0
     sustained_seconds: float = 60.0
     clear_seconds: float = 300.0
+    gap_seconds: float = 90.0
 
     @property
     def name(self) -> str:
@@ -83,7 +87,8 @@ class HeatBalance:
             return Detection(ordered(), state)
         walked, memory = scan(
             _balances(sampled.gpus, sampled.loops), state.filter(row=MEANS).select("entity", "time", *MEMORY),
-            inputs=("gpus", "watts", *RATIOS), memory=MEMORY, outputs=("judged", *OFF), step=self._step,
+            inputs=("gpus", "watts", "coolant", "facility", "plates", "liters"), memory=MEMORY,
+            outputs=("judged", *OFF), step=self._step,
         )  # fmt: skip
         judged = self._judged(walked)
         kept, said = [memory.with_columns(row=pl.lit(MEANS))], []
@@ -103,25 +108,33 @@ class HeatBalance:
         fast = toward(memory["watts_fast"], sample["watts"], weight_of(elapsed, 30.0))
         slow = toward(memory["watts_slow"], sample["watts"], weight_of(elapsed, 200.0))
         steady = (np.abs(fast / slow - 1) <= self.steady_share) & ~(sample["gpus"] < memory["gpus"])
+        more = np.minimum(np.nan_to_num(elapsed), self.now_seconds)
+        calm = np.where(steady, np.nan_to_num(memory["steady_seconds"]) + more, 0.0)
+        calm = np.where(elapsed > self.gap_seconds, -4 * self.now_seconds, calm)
+        steady &= calm >= self.now_seconds
         quick = weight_of(elapsed, self.now_seconds)
+        after: dict[str, Floats] = {}
         now: dict[str, Floats] = {}
         off: dict[str, Floats] = {}
-        for name in RATIOS:
-            value, before = sample[name], memory[f"{name}_now"]
-            now[name] = np.where(np.isnan(value), before, toward(before, value, quick))
+        for name, over in RATIOS.items():
+            both = ~np.isnan(sample[name]) & ~np.isnan(sample[over])
+            for mean, value in (("now", sample[name]), ("base", sample[over])):
+                before = memory[f"{name}_{mean}"]
+                after[f"{name}_{mean}"] = np.where(both, toward(before, value, quick), before)
+            base = after[f"{name}_base"]
+            now[name] = np.divide(after[f"{name}_now"], base, out=np.full(len(base), np.nan), where=base > 0)
             off[name] = now[name] / memory[f"{name}_normal"] - 1
         known = seen >= self.known_samples
         odd = np.max([np.nan_to_num(np.abs(each)) for each in off.values()], axis=0) > self.residual_share / 2
         learns = steady & (seen < self.learn_samples) & ~(odd & known)
-        after: dict[str, Floats] = {
-            "seen": seen + learns, "watts_fast": fast, "watts_slow": slow,
-            "gpus": np.fmax(memory["gpus"], sample["gpus"]),
-        }  # fmt: skip
         for name in RATIOS:
             normal = memory[f"{name}_normal"]
-            moved = toward(normal, sample[name], np.where(learns, 1 / (seen + 1), 0.0))
-            after[f"{name}_now"] = now[name]
-            after[f"{name}_normal"] = np.where(np.isnan(sample[name]), normal, moved)
+            moved = toward(normal, now[name], np.where(learns, 1 / (seen + 1), 0.0))
+            after[f"{name}_normal"] = np.where(np.isnan(now[name]), normal, moved)
+        after |= {
+            "seen": seen + learns, "watts_fast": fast, "watts_slow": slow, "steady_seconds": calm,
+            "gpus": np.fmax(memory["gpus"], sample["gpus"]),
+        }  # fmt: skip
         told = {f"{name}_off": off[name] for name in RATIOS}
         return after, {"judged": (steady & known).astype(np.float64), **told}
 
@@ -156,7 +169,7 @@ class HeatBalance:
 
 
 def _balances(gpus: pl.DataFrame, loops: pl.DataFrame) -> pl.DataFrame:
-    """Columns entity (the loop), time, gpus, watts, RATIOS and coolant_kilowatts of loops whose GPUs report."""
+    """Of loops with GPUs: entity, time, gpus, watts, what RATIOS are made of, and coolant_kilowatts."""
     watts = pl.col("power_watts")
     # The rows are sorted, so that the sums do not depend on how they came.
     by_loop = gpus.filter(watts.is_not_null()).group_by("cdu", "time", maintain_order=True).agg(
@@ -167,7 +180,7 @@ def _balances(gpus: pl.DataFrame, loops: pl.DataFrame) -> pl.DataFrame:
     stream = liters * (pl.col("return_celsius") - pl.col("supply_celsius"))
     warmed = pl.col("facility_return_celsius") - pl.col("facility_supply_celsius")
     return loops.join(by_loop, on=["cdu", "time"]).select(
-        "time", "gpus", "watts", entity="cdu", coolant=stream / pl.col("watts"), facility=warmed / pl.col("watts"),
-        plates=pl.when(pl.col("metered") & (liters > 0)).then(pl.col("plate_liters") / liters),
+        "time", "gpus", "watts", entity="cdu", coolant=stream, facility=warmed,
+        plates=pl.when("metered").then("plate_liters"), liters=liters,
         coolant_kilowatts=stream * KILOWATTS_PER_KELVIN_PER_LITER_PER_MINUTE,
     ).sort("entity", "time")  # fmt: skip

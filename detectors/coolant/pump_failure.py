@@ -10,9 +10,12 @@ import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.coolant.loop_state import fitted, level_of, run_start, stored
+from detectors.coolant.plate_watch import WATCH_COLUMNS, Limits, follow
+from detectors.coolant.time_left import GPU_WATTS, SHUTDOWN_CELSIUS, THROTTLE_CELSIUS
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, windows
-from detectors.silence import intervals
+from detectors.silence import intervals, seconds
 from detectors.stats.scan import Arrays, scan, toward, weight_of
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import CoolantLoop, CoolantPump
@@ -29,8 +32,8 @@ class PumpFailure:
     """A CDU's pump stops, wholly or in part, and the flow of its loop falls.
 
     What fails: a pump's motor, drive, coupling or feed. By the affinity laws flow goes with speed and power with its
-    cube; with one of two parallel pumps standing still, some 60 % of the flow is left. Cold plates hold about 510 J/K
-    (domain.md 4.6), so a 700 W GPU warms by 1.4 K/s without flow.
+    cube; with one of two parallel pumps standing still, some 60 % of the flow is left, and GPUs find a new balance.
+    Cold plates hold about 510 J/K (domain.md 4.6), so a 700 W GPU warms by 1.4 K/s without flow.
 
     Formula: normal = exponentially weighted mean over normal_seconds, held still while the value is abnormal.
     A loop sample is suspect when flow < (1 - flow_drop / 2) normal and bad when flow < (1 - flow_drop) normal, while
@@ -46,8 +49,12 @@ class PumpFailure:
 
     flow_drop 0.3: pump-loss rule of domain.md 4.6. pump_drop 0.15, its half: the pump moves before the flow.
     power_drop 0.4: what a speed lower by 0.15 costs, 1 - 0.85^3. normal_seconds 60: both pumps driven down slowly
-    (half the speed over five minutes) stay within 17 % of such a normal. gpu_celsius and throttle_celsius: a loaded
-    H100 SXM and where it acts (domain.md 4.1, 4.6). planned_flow 0.5: one of two pumps leaves 0.6.
+    (half the speed over five minutes) stay within 17 % of such a normal. planned_flow 0.5: one of two pumps leaves 0.6.
+    Time left: the plates warm from where full flow had them as detectors.coolant.time_left says, at the flow that is
+    left; at none while it still falls by falling_share a sample and no pump goes on. throttles_at and shuts_down_at
+    are when a GPU of gpu_watts meets the limits (domain.md 4.1), null when it never does, and seconds_to_* how long
+    that is after the first statement. Said again when they move by restate_seconds and restate_share of what is left,
+    come up, or go away; not while the balance is less than withdraw_kelvin below the limit (all assumptions).
 
     Cannot see: a pump that fails over many minutes; a lost pump whose peers make up for it (flow is what counts).
     Flow that falls while the pumps run steadily is a restriction, another detector's.
@@ -62,10 +69,13 @@ class PumpFailure:
     rise_kelvin: float = 1.0
     planned_flow: float = 0.5
     clear_seconds: float = 5.0
-    plate_joules_per_kelvin: float = 510.0
-    gpu_power_watts: float = 700.0
-    gpu_celsius: float = 65.0
-    throttle_celsius: float = 87.0
+    gpu_watts: float = GPU_WATTS
+    throttle_celsius: float = THROTTLE_CELSIUS
+    shutdown_celsius: float = SHUTDOWN_CELSIUS
+    falling_share: float = 0.02
+    restate_seconds: float = 5.0
+    restate_share: float = 0.25
+    withdraw_kelvin: float = 1.0
 
     name: ClassVar[str] = "coolant.pump_failure"
     reads: ClassVar[tuple[type[dy.Schema], ...]] = (CoolantLoop, CoolantPump, Maintenance)
@@ -77,7 +87,7 @@ class PumpFailure:
             **dict.fromkeys((*LOOP_MEMORY, *PUMP_MEMORY), pl.Float64()),
             "fell_since": UTC_MICROSECONDS, "low_since": UTC_MICROSECONDS, "suspect_since": UTC_MICROSECONDS,
             **{f"level_{name}": dtype for name, dtype in LEVEL_COLUMNS.items() if name != "entity"},
-            **PLAN_COLUMNS,
+            **WATCH_COLUMNS, **PLAN_COLUMNS,
         }
     )  # fmt: skip
 
@@ -97,16 +107,22 @@ class PumpFailure:
         silent_after = intervals(1, context.intervals_seconds["coolant_pump"])
         judged, after = self._judge(loops, pumps, loops_before, silent_after)
         judged = self._unplanned(judged, loops_in(plans, context.topology))
-        changes, level_after = levels(judged, _level_of(loops_before), clear_seconds=self.clear_seconds)
+        changes, level_after = levels(judged, level_of(loops_before), clear_seconds=self.clear_seconds)
+        watched = loops_before.select(pl.col("cdu").alias("entity"), *WATCH_COLUMNS)
+        said, watched = follow(judged, changes, watched, self._limits())
         loop_state = (
             loop_memory.join(after, on="entity", how="left")
-            .join(_stored(level_after), on="entity", how="left")
+            .join(stored(level_after), on="entity", how="left")
+            .join(watched, on="entity", how="left")
             .with_columns(cdu="entity", pump=pl.lit(NO_PUMP))
         )
         clear = timedelta(seconds=self.clear_seconds)
         parts = (loop_state, pump_state, still_needed(plans, context.now, clear))
-        kept = pl.concat([_fitted(part, self.keeps) for part in parts]).sort("cdu", "pump", *PLAN_COLUMNS.names())
-        return Detection(self._findings(changes), kept)
+        kept = pl.concat([fitted(part, self.keeps) for part in parts]).sort("cdu", "pump", *PLAN_COLUMNS.names())
+        return Detection(self._findings(changes, judged, said), kept)
+
+    def _limits(self) -> Limits:
+        return Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
 
     def _pumps(self, rows: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Each pump's samples with how far it fell below its normal and since when; and the pumps' state."""
@@ -125,7 +141,7 @@ class PumpFailure:
             "entity", "carried", "time", descending=[False, True, False]
         )
         fell = pl.when("carried").then(pl.col("fell_since").is_not_null()).otherwise(pl.col("fell") == 1)
-        since = _run_start(since.with_columns(bad=fell), "fell_since")
+        since = run_start(since.with_columns(bad=fell), "fell_since")
         last = since.group_by("entity").agg(pl.col("cdu", "pump", "fell_since").last())
         return since.select("cdu", "pump", "time", "speed_rpm", "fell_since"), memory.join(
             last, on="entity", how="left"
@@ -151,8 +167,9 @@ class PumpFailure:
     def _loops(self, rows: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Loop samples with their normals; and the loops' memory."""
         told = rows.filter(pl.col("flow_liters_per_minute").is_not_null()).select(
-            "time", "flow_liters_per_minute", entity="cdu", rise=pl.col("return_celsius") - pl.col("supply_celsius")
-        )
+            "time", "flow_liters_per_minute", "supply_celsius", entity="cdu",
+            rise=pl.col("return_celsius") - pl.col("supply_celsius"),
+        )  # fmt: skip
         return scan(
             told.sort("entity", "time"), before.select("time", *LOOP_MEMORY, entity="cdu"),
             inputs=("flow_liters_per_minute", "rise"), memory=LOOP_MEMORY, outputs=LOOP_OUTPUTS, step=self._loop_step,
@@ -195,7 +212,7 @@ class PumpFailure:
             .then(pl.col("low_since").is_not_null())
             .otherwise(pl.col("share") < 1 - self.flow_drop / 2)
         )
-        rows = _run_start(rows.with_columns(bad=low), "low_since")
+        rows = run_start(rows.with_columns(bad=low), "low_since")
         rows = rows.join(
             self._pumps_at(rows, pumps, silent_after), on=["entity", "time"], how="left", maintain_order="left"
         )
@@ -204,14 +221,15 @@ class PumpFailure:
         hotter = (pl.col("rise_over_normal_kelvin") > self.rise_kelvin) & (pl.col("pumps_known").fill_null(0) == 0)
         suspect = pl.col("low_since").is_not_null() & (pump_fell.fill_null(value=False) | hotter.fill_null(value=False))
         suspect = pl.when("carried").then(pl.col("suspect_since").is_not_null()).otherwise(suspect)
-        rows = _run_start(rows.with_columns(bad=suspect), "suspect_since")
+        rows = run_start(rows.with_columns(bad=suspect), "suspect_since")
         was_suspect = pl.col("suspect_since").shift(1).over("entity").is_not_null()
         bad = pl.when(pl.col("suspect_since").is_null()).then(pl.lit(False)).when(
             was_suspect & (pl.col("share") < 1 - self.flow_drop)
         ).then(pl.lit(True))  # fmt: skip
         rows = rows.with_columns(bad=bad)
         after = rows.group_by("entity").agg(pl.col("low_since", "suspect_since").last())
-        return rows.filter(~pl.col("carried")).drop("carried"), after
+        alone = (pl.col("pumps_fallen").list.len() < pl.col("pumps_known")).fill_null(value=False)
+        return rows.filter(~pl.col("carried")).drop("carried").with_columns(alone=alone), after
 
     def _pumps_at(self, rows: pl.DataFrame, pumps: pl.DataFrame, silent_after: timedelta) -> pl.DataFrame:
         """What each loop's pumps last said at each of the loop's samples. A pump that is silent while another is not
@@ -237,51 +255,27 @@ class PumpFailure:
             pumps_silent=pl.col("pump").filter("silent"),
         )  # fmt: skip
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
-        joules = self.plate_joules_per_kelvin * (self.throttle_celsius - self.gpu_celsius)
-        lost_watts = self.gpu_power_watts * (1 - pl.col("share")).clip(1e-3, 1.0)
-        alone = pl.col("pumps_fallen").list.len() < pl.col("pumps_known")
+    def _findings(self, changes: pl.DataFrame, judged: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
+        place = ["entity", "time"]
+        again = judged.join(said, on=place, how="semi").join(changes, on=place, how="anti").with_columns(active=True)
+        rows = pl.concat([changes, again], how="diagonal_relaxed").join(said, on=place, how="left")
         unseen = pl.col("pumps_known").fill_null(0) == 0
-        rows = changes.with_columns(
+        first_bad_at = pl.coalesce("stated_first_bad_at", "first_bad_at")
+        rows = rows.with_columns(
             severity=pl.lit("page"),
             code=pl.when(unseen).then(pl.lit("flow_and_temperature")).otherwise(pl.lit("flow_and_pump")),
             score=1 - pl.col("share"),
             threshold=pl.lit(self.flow_drop),
-            action=pl.when(alone).then(pl.lit("switch_pump")).otherwise(pl.lit("raise_flow")),
-            first_bad_at=pl.when("active").then(pl.coalesce("suspect_since", "first_bad_at")).otherwise("first_bad_at"),
-            seconds_to_throttle=pl.when("active").then(joules / lost_watts),
+            action=pl.when("alone").then(pl.lit("switch_pump")).otherwise(pl.lit("raise_flow")),
+            first_bad_at=pl.when("active").then(first_bad_at).otherwise("first_bad_at"),
+            seconds_to_throttle=seconds(pl.col("throttles_at") - pl.col("stated_at")),
+            seconds_to_shutdown=seconds(pl.col("shuts_down_at") - pl.col("stated_at")),
         ).with_columns(
             evidence(
                 "flow_liters_per_minute", "normal_flow_liters_per_minute", "pump_speeds_rpm", "pumps_fallen",
                 "pumps_silent",
-                "rise_kelvin_per_second", "seconds_to_throttle",
+                "rise_kelvin_per_second", "seconds_to_throttle", "seconds_to_shutdown", "throttles_at",
+                "shuts_down_at",
             )
         )  # fmt: skip
         return ordered(findings_frame(rows, self.name, "coolant_pump_failure", "cdu"))
-
-
-def _run_start(rows: pl.DataFrame, since: str) -> pl.DataFrame:
-    """Column `since`: when the run of bad samples began that a sample is in; null outside. Carried rows keep theirs."""
-    turned = pl.col("bad") & ~pl.col("bad").shift(1, fill_value=False).over("entity")
-    begins = pl.when("carried").then(since).when(turned).then("time")
-    return rows.with_columns(begins.alias(since)).with_columns(
-        pl.when("bad").then(pl.col(since).forward_fill().over("entity")).alias(since)
-    ).drop("bad")  # fmt: skip
-
-
-def _level_of(state: pl.DataFrame) -> pl.DataFrame:
-    names = {name: "cdu" if name == "entity" else f"level_{name}" for name in LEVEL_COLUMNS}
-    return state.select(pl.col(mine).alias(theirs) for theirs, mine in names.items()).filter(
-        pl.col("bad").is_not_null()
-    )
-
-
-def _stored(level: pl.DataFrame) -> pl.DataFrame:
-    return level.rename({name: f"level_{name}" for name in LEVEL_COLUMNS if name != "entity"})
-
-
-def _fitted(rows: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    return rows.select(
-        pl.col(name).cast(dtype) if name in rows.columns else pl.lit(None, dtype).alias(name)
-        for name, dtype in schema.items()
-    )

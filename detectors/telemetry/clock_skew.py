@@ -1,38 +1,54 @@
-"""A source whose clock steps back: what it sends is older than what it has already sent."""
+"""A source whose clock is off: its rows say another time than everybody else's that arrive with them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dataframely as dy
+import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.levels import LEVEL_COLUMNS, levels
 from schemas.columns import UTC_MICROSECONDS
+from schemas.gpu import Gpu
 from schemas.intake import Late
+from schemas.job import Heartbeat
 from schemas.tables import TABLES
 
 SAMPLED = tuple(table for table in TABLES if table.interval_seconds)
+CLOCKED = tuple(table for table in SAMPLED if table.schema in (Heartbeat, Gpu))
+LATE_MEMORY = ("table", "source", "newest", "instants", "last", "behind_seconds", "told")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClockSkew:
-    """The clock of a source is set back, so that its rows say a time that it has been through already.
+    """The clock of a host is slow or fast, or that of a source is set back while it sends.
 
-    What fails: a host without time service whose clock is corrected in one step, a meter that lost its setting, kernel
-    timestamps that had drifted by hours (node-problem-detector issue 479). Rows that are behind their own source's
-    newest row by more than is allowed are put aside as late, and that is the evidence: after a step back every row is
-    late behind one and the same newest row, again and again, until the clock has caught up.
-    Formula: rows late behind the same newest row, at instants_minimum distinct times, one of them by more than
-    skew_seconds. Time and onset: the newest row before the step. Ends with the source's first row that is newer.
-    Defaults: 2 s (design.md section 2; a network that delays gives up to 1 s); two instants, as one row may stray.
-    Entity: "table:source".
-    Cannot see: a clock that steps forward or is wrong from the beginning, as rows do not say when they arrived; steps
-    smaller than the table's interval plus skew_seconds. A producer that sends a stretch of old rows again, and nothing
-    new meanwhile, looks the same.
+    What fails: a host without time service, a clock that is corrected in one step, a meter that lost its setting,
+    kernel timestamps that had drifted by hours (node-problem-detector issue 479). Order across hosts is in doubt.
+    Slow, fast: the rows of a host come later or earlier than others' by more than skew_seconds (Context.lags, which is
+    measured from a row's time to its arrival), in all its beats and GPU samples over for_seconds; ends when they have
+    not for clear_seconds. Where alike_hosts others are off by the same to within alike_seconds it is no clock but their
+    common way to us, a collector that holds them all up, and nothing is said.
+    Stepped back: rows behind their own source's newest row by more than is allowed are put aside as late; after a step
+    every row is late behind one and the same newest row, until the clock has caught up. Rows late behind one row, at
+    instants_minimum distinct times, one of them by more than skew_seconds. Time and onset: the newest row before the
+    step. Ends with the source's first row that is newer.
+    Defaults: 2 s (design.md section 2; a network that delays gives up to 1 s); two instants, as one row may stray; 10 s
+    and 60 s, so that a way that clogs up for a moment is no clock; three others within 1 s (assumptions).
+    Entity: "table:source", the level by code.
+    Cannot see: a clock that is off by less than that; one among hosts that are all off alike; whether it is a single
+    host's clock that is slow or its way to us; a step forward before it is measured as fast; steps back smaller than
+    the table's interval plus skew_seconds. A producer that sends a stretch of old rows again, and nothing new
+    meanwhile, looks like a step.
     """
 
     skew_seconds: float = 2.0
     instants_minimum: int = 2
+    for_seconds: float = 10.0
+    clear_seconds: float = 60.0
+    alike_hosts: int = 3
+    alike_seconds: float = 1.0
 
     @property
     def name(self) -> str:
@@ -44,21 +60,69 @@ class ClockSkew:
 
     @property
     def keeps(self) -> pl.Schema:
-        """Per source that is late: its newest row, how often and how far it was behind, and whether that was told."""
+        """Per source that is late: its newest row, how often and how far it was behind, and whether that was told.
+        Per source and direction (`entity`) that is or was off: LEVEL_COLUMNS.
+        """
         return pl.Schema(
             {
                 "table": pl.String(), "source": pl.String(), "newest": UTC_MICROSECONDS, "instants": pl.Int64(),
-                "last": UTC_MICROSECONDS, "behind_seconds": pl.Float64(), "told": pl.Boolean(),
+                "last": UTC_MICROSECONDS, "behind_seconds": pl.Float64(), "told": pl.Boolean(), **LEVEL_COLUMNS,
             }
         )  # fmt: skip
 
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        del context
-        runs = self._runs(tables[Late], state)
+        if state.is_empty() and not context.lags and tables[Late].is_empty():
+            return Detection(ordered(), state)
+        off, levels_after = self._off(tables, state, context)
+        stepped, runs_after = self._stepped(tables, state)
+        after = pl.concat([levels_after, runs_after], how="diagonal").select(self.keeps.names()).cast(self.keeps)
+        said = ordered(*(findings_frame(rows, self.name, "clock_skew", "source") for rows in (off, stepped)))
+        return Detection(said, after.sort("entity", "table", "source", "newest", nulls_last=True))
+
+    def _off(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Statements about clocks that are slow or fast, and the levels."""
+        before = state.filter(pl.col("entity").is_not_null()).select(LEVEL_COLUMNS.names())
+        seconds = {node: lag.total_seconds() for node, lag in context.lags.items()}
+        shared = _alike(seconds, self.alike_seconds, self.alike_hosts)
+        known = before["entity"].str.extract("^[^:]*:[^:]*:(.*)$")
+        hosts = pl.concat([pl.Series(list(seconds), dtype=pl.String()), known]).unique()
+        found = [before.clear().select("entity", "time", "bad").with_columns(off_seconds=pl.lit(0.0))]
+        for table in CLOCKED if hosts.len() else ():
+            rows = tables[table.schema].filter(pl.col(table.source).is_in(hosts.implode()))
+            times = rows.select("time", host=pl.col(table.source)).unique().with_columns(
+                off_seconds=pl.col("host").replace_strict(seconds, default=0.0, return_dtype=pl.Float64()),
+                mine=~pl.col("host").is_in(list(shared)),
+            )  # fmt: skip
+            found += [
+                times.select(
+                    "time", "off_seconds", entity=pl.format("{}:{}:{}", pl.lit(code), pl.lit(table.name), "host"),
+                    bad=pl.when("mine").then(sign * pl.col("off_seconds") > self.skew_seconds),
+                )
+                for code, sign in (("slow", 1.0), ("fast", -1.0))
+            ]  # fmt: skip
+        samples = pl.concat(found, how="diagonal")
+        ever = pl.concat([before["entity"], samples.filter("bad")["entity"]]).unique()
+        samples = samples.filter(pl.col("entity").is_in(ever.implode())).sort("entity", "time")
+        changes, after = levels(samples, before, for_seconds=self.for_seconds, clear_seconds=self.clear_seconds)
+        said = changes.with_columns(
+            evidence("off_seconds"), code=pl.col("entity").str.extract("^([a-z]*):"), severity=pl.lit("ticket"),
+            entity=pl.col("entity").str.extract("^[a-z]*:(.*)$"), score=pl.col("off_seconds").abs(),
+            threshold=pl.lit(self.skew_seconds), action=pl.when("active").then(pl.lit("open_ticket")),
+        )  # fmt: skip
+        return said, after.filter(pl.col("bad") | pl.col("active"))
+
+    def _stepped(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Statements about clocks that stepped back, and the sources that are late."""
+        memory = state.filter(pl.col("entity").is_null()).select(LATE_MEMORY)
+        runs = self._runs(tables[Late], memory)
         if runs.is_empty():
-            return Detection(ordered(), runs.select(self.keeps.names()))
+            return runs.with_columns(time="newest", active="told", entity="table"), runs.select(LATE_MEMORY)
         behind = (pl.col("behind_seconds") > self.skew_seconds) & (pl.col("instants") >= self.instants_minimum)
         runs = runs.with_columns(begins=behind & ~pl.col("told"), told=behind | pl.col("told"))
         runs = runs.join(_caught_up(tables, runs), on=["table", "source", "newest"], how="left")
@@ -71,10 +135,7 @@ class ClockSkew:
             threshold=pl.lit(self.skew_seconds), first_bad_at="newest",
             action=pl.when("active").then(pl.lit("open_ticket")),
         )  # fmt: skip
-        kept = runs.filter(pl.col("until").is_null()).select(self.keeps.names())
-        return Detection(
-            ordered(findings_frame(said, self.name, "clock_skew", "source")), kept.sort("table", "source", "newest")
-        )
+        return said, runs.filter(pl.col("until").is_null()).select(LATE_MEMORY)
 
     def _runs(self, late: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
         """Late rows by what they are late behind, with those of the state."""
@@ -94,6 +155,15 @@ class ClockSkew:
             instants=pl.col("before").max().fill_null(0) + fresh.sum().cast(pl.Int64), last=pl.col("time").max(),
             behind_seconds=pl.col("behind_seconds").max(), told=pl.col("told").any(ignore_nulls=True),
         )  # fmt: skip
+
+
+def _alike(seconds: Mapping[str, float], within: float, others: int) -> frozenset[str]:
+    """Those that are off by the same as at least so many others."""
+    lags = np.sort(np.array(list(seconds.values())))
+    return frozenset(
+        node for node, lag in seconds.items()
+        if np.searchsorted(lags, lag + within, "right") - np.searchsorted(lags, lag - within) > others
+    )  # fmt: skip
 
 
 def _caught_up(tables: Mapping[type[dy.Schema], pl.DataFrame], runs: pl.DataFrame) -> pl.DataFrame:

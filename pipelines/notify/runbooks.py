@@ -216,6 +216,19 @@ RUNBOOKS: dict[str, Runbook] = {
         "a counter stands at its maximum and counts no more", "clear it on the device",
         "Read it with its 64-bit form if the device has one.", verify="it counts from a small number again",
     ),
+    "counter_stuck": _r(
+        "one counter of a source stands still while the source's other readings say that it must count",
+        "read the counter by hand on the device",
+        "Restart the exporter; if it still stands, the driver or the device's firmware holds it.",
+        "Rates from this counter read zero: do not conclude from them that nothing happens.",
+        verify="it grows with every sample again",
+    ),
+    "source_restarted": _r(
+        "the counters of a source began again near zero: its exporter or device restarted, or they were cleared",
+        "see in the log of the host or device what restarted, and why",
+        "What was counted just before is lost; rates begin anew. More than twice in half an hour is a loop.",
+        verify="its counters grow for half an hour without falling",
+    ),
     "clock_skew": _r(
         "a source's clock is off", "look at the node's time service",
         "Until then its rows are late or early, and order of events across nodes is in doubt.",

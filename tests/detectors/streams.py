@@ -18,6 +18,7 @@ from schemas.topology import Topology
 OWN_SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
 EVERY_TABLE = (*TABLES, *INTAKE_TABLES)
 LONG = ("healthy", "incident_day")
+OUT_OF_ORDER = ("clock_slow",)  # rows in order of arrival, which only the engine puts in order of time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,6 +125,8 @@ def _simulated(scenario: Scenario) -> Stream:
 
 
 def short_scenarios() -> tuple[str, ...]:
-    """Every scenario of the project and of the tests that one can run in a second or two, but those of history."""
+    """Every scenario of the project and of the tests that one can run in a second or two, but those of history and
+    those out of order.
+    """
     own = (path.stem for path in sorted(OWN_SCENARIOS.glob("*.toml")))
-    return (*(name for name in scenario_names() if name not in LONG and "/" not in name), *own)
+    return (*(name for name in scenario_names() if name not in (*LONG, *OUT_OF_ORDER) and "/" not in name), *own)

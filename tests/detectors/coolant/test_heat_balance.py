@@ -15,16 +15,19 @@ TOPOLOGY = topology_from_frames(
 ENDS = 900
 
 
-def loop(*, meter=1.0, kelvin=0.0, heat=1.0, load=lambda _: 1.0, gpus=lambda _: 4, plates=True, facility=True):
+def loop(
+    *, meter=1.0, kelvin=0.0, heat=1.0, load=lambda _: 1.0, water=None, gpus=lambda _: 4, plates=True, facility=True
+):
     """Four GPUs of 700 W on 4 L/min, a row in ten seconds. From 300 s on the flow meter shows `meter` of the flow, the
-    return sensor `kelvin` more, and only `heat` of the power is in the water.
+    return sensor `kelvin` more, and only `heat` of the power is in the water. water: the load whose heat is in the
+    water at t; without, that of t.
     """
 
     def late(t, value, usual):
         return value if t >= 300 else usual
 
     times = range(0, ENDS, 10)
-    watts = {t: 2800.0 * load(t) * late(t, heat, 1.0) for t in times}
+    watts = {t: 2800.0 * (water or load)(t) * late(t, heat, 1.0) for t in times}
     tables = {
         Gpu: rows(Gpu, *(
             {"time": t, "node": "n1", "gpu": gpu, "power_watts": 700.0 * load(t)}
@@ -80,8 +83,31 @@ def test_a_load_that_changes_is_balanced():
     assert judge(loop(load=lambda t: 0.5 if t >= 300 else 1.0)) == []
 
 
+def test_heat_that_comes_later_than_its_power_is_no_imbalance():
+    """A sample in 30 falls into the pause of a checkpoint, and a hang of three minutes takes half of the power. Plates
+    and loop give their heat back over a minute.
+    """
+
+    def load(t):
+        return 0.35 if t % 300 == 90 else 0.45 if 400 <= t < 580 else 1.0
+
+    weights = [0.85**age for age in range(30)]
+    later = {t: sum(w * load(t - 10 * age) for age, w in enumerate(weights)) / sum(weights) for t in range(0, ENDS, 10)}
+    assert judge(loop(load=load, water=later.__getitem__)) == []
+
+
 def test_gpus_that_fall_silent_are_no_heat_from_elsewhere():
     assert judge(loop(gpus=lambda t: 2 if t >= 300 else 4)) == []
+
+
+def test_a_loop_that_was_dark_may_warm_up_before_it_is_judged():
+    """No row of a GPU for two minutes, as their power was lost; the water gives heat back with the loop's 60 s."""
+    dark = range(300, 420)
+
+    def water(t):
+        return 0.0 if t in dark else 1 - 0.9 ** ((t - 420) / 6.3) if t >= 420 else 1.0
+
+    assert judge(loop(gpus=lambda t: 0 if t in dark else 4, water=water)) == []
 
 
 @settings(deadline=None, max_examples=10)

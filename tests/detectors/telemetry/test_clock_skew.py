@@ -1,10 +1,18 @@
+from datetime import timedelta
+
+import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
+from detectors.contract import Context
 from detectors.telemetry.clock_skew import ClockSkew
 from schemas.gpu import Gpu
 from schemas.intake import Late
-from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
+from schemas.job import Heartbeat
+from schemas.tables import TABLE_BY_SCHEMA, empty
+from tests.detectors.timelines import T0, assert_cuts_change_nothing, at, cluster, cutting, rows, run, said
 
 
 def late(newest, *seconds, source="n1"):
@@ -56,3 +64,79 @@ def test_cuts_change_nothing(cuts, step, at):
     stepped = [*range(at)], [*range(at - step, at - 1)], [*range(at - 1, 180)]
     tables = {Late: rows(Late, *late(at - 1, *stepped[1])), Gpu: rows(Gpu, *in_time(*stepped[0], *stepped[2][1:]))}
     assert_cuts_change_nothing(ClockSkew(), tables, 200, cuts)
+
+
+def beats(*seconds, nodes=("n1",)):
+    return [
+        {"time": second, "node": node, "gpu": 0, "job": "j", "rank": 0} for second in seconds for node in nodes
+    ]  # fmt: skip
+
+
+def with_lags(beat_rows, *batches, detector=None):
+    """Findings of batches that end at a second, each with the lags (seconds by node) that were measured by then."""
+    detector = detector or ClockSkew()
+    table, state, found, since = rows(Heartbeat, *beat_rows), pl.DataFrame(schema=detector.keeps), [], T0
+    for ends, lags in batches:
+        tables = {schema: empty(TABLE_BY_SCHEMA[schema]) for schema in detector.reads}
+        tables[Heartbeat] = table.filter((pl.col("time") >= since) & (pl.col("time") < at(ends)))
+        context = Context(
+            now=at(ends), began=T0, topology=cluster(),
+            lags={node: timedelta(seconds=seconds) for node, seconds in lags.items()},
+        )  # fmt: skip
+        detection = detector.detect(tables, state, context)
+        found.append(detection.findings)
+        state, since = detection.state, at(ends)
+    return pl.concat(found), state
+
+
+def test_a_clock_that_is_slow_for_ten_seconds_is_skew_until_it_has_been_right_for_a_minute():
+    found, state = with_lags(beats(*range(300)), (100, {"n1": 30}), (300, {}))
+    assert said(found, "cause", "entity", "code", "severity", "active", "score") == [
+        (10.0, "clock_skew", "heartbeat:n1", "slow", "ticket", True, 30.0),
+        (160.0, "clock_skew", "heartbeat:n1", "slow", "ticket", False, 0.0),
+    ]
+    assert state.is_empty()
+
+
+def test_a_clock_that_runs_ahead_is_fast():
+    found, _ = with_lags(beats(*range(60)), (60, {"n1": -4.0}))
+    assert said(found, "code", "active", "score") == [(10.0, "fast", True, 4.0)]
+    assert with_lags(beats(*range(60)), (60, {"n1": -4.0}), detector=ClockSkew(skew_seconds=5.0))[0].is_empty()
+
+
+def test_a_way_that_is_clogged_for_a_moment_is_no_clock():
+    assert with_lags(beats(*range(60)), (9, {"n1": 30}), (60, {}))[0].is_empty()
+
+
+def test_a_clock_that_is_right_for_less_than_a_minute_is_the_same_skew():
+    found, _ = with_lags(beats(*range(300)), (100, {"n1": 30}), (150, {}), (300, {"n1": 30}))
+    assert said(found, "active") == [(10.0, True)]
+
+
+def test_four_hosts_behind_one_slow_collector_are_no_clocks_and_a_fifth_that_is_off_otherwise_is():
+    nodes = ("n1", "n2", "n3", "n4", "n5")
+    behind = {"n1": 20.0, "n2": 20.3, "n3": 19.8, "n4": 20.1, "n5": 45.0}
+    found, _ = with_lags(beats(*range(60), nodes=nodes), (60, behind))
+    assert said(found, "entity") == [(10.0, "heartbeat:n5")]
+    assert with_lags(beats(*range(60), nodes=nodes), (60, behind), detector=ClockSkew(alike_hosts=5))[0].height == 5
+
+
+@pytest.mark.parametrize("behind", [(20.0, 20.3, 19.8), (20.0, 21.5, 23.0, 24.5)])
+def test_three_hosts_that_are_off_alike_are_clocks_and_so_are_four_that_are_not(behind):
+    lags = {f"n{number}": lag for number, lag in enumerate(behind)}
+    assert with_lags(beats(*range(60), nodes=tuple(lags)), (60, lags))[0].height == len(behind)
+
+
+def test_a_host_that_sends_nothing_has_no_clock_to_speak_of():
+    assert with_lags(beats(*range(60), nodes=("n2",)), (60, {"n1": 30}))[0].is_empty()
+
+
+@settings(deadline=None, max_examples=15)
+@given(cuts=cutting(60), lag=st.sampled_from([-30, 3, 30]))
+def test_cuts_change_nothing_about_clocks_that_are_off(cuts, lag):
+    lags = {"n1": lag, "n2": 2 * lag}
+    heard = beats(*range(60), nodes=("n1", "n2", "n3"))
+    whole, state = with_lags(heard, (60, lags))
+    pieces, state_of_pieces = with_lags(heard, *((cut, lags) for cut in sorted(cuts)), (60, lags))
+    assert_frame_equal(pieces, whole, check_exact=True)
+    assert_frame_equal(state_of_pieces, state, check_exact=True)

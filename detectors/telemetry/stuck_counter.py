@@ -1,0 +1,246 @@
+"""A counter that stands still though the rest of its source says that it must count."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+import dataframely as dy
+import polars as pl
+
+from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.silence import seconds
+from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.telemetry.counter_rows import GRID_SECONDS, KEYS, beside_earlier, put_in_place, thinned
+from schemas.columns import UTC_MICROSECONDS
+from schemas.fabric import FabricPort
+from schemas.gpu import Gpu
+from schemas.tables import TABLE_BY_SCHEMA, Table
+from schemas.topology import Topology
+
+SENT, RECEIVED = "transmit_bytes_total", "receive_bytes_total"
+ENERGY, CORRECTED = "energy_joules_total", "fec_corrected_total"
+PACKETS = {SENT: "transmit_packets_total", RECEIVED: "receive_packets_total"}
+FAR = {SENT: RECEIVED, RECEIVED: SENT}
+# What is judged, and what else is remembered to judge it by.
+JUDGED: Mapping[type[dy.Schema], tuple[str, ...]] = {Gpu: (ENERGY,), FabricPort: (SENT, RECEIVED, CORRECTED)}
+BESIDE: Mapping[type[dy.Schema], tuple[str, ...]] = {Gpu: ("power_watts",), FabricPort: tuple(PACKETS.values())}
+NOW: Mapping[type[dy.Schema], tuple[str, ...]] = {
+    Gpu: (), FabricPort: ("raw_bit_error_rate", "rate_gigabits_per_second", "state")
+}  # fmt: skip
+REMEMBERED = tuple(name for schema in JUDGED for name in (*JUDGED[schema], *BESIDE[schema]))
+COUNTED = tuple(name for names in JUDGED.values() for name in names)
+LEVEL, ENTITY = range(2)  # kinds of rows of the state, in its order
+BETWEEN = "\x1f"  # between the parts of an entity's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class StuckCounter:
+    """One counter of a source stands still, and physics or traffic says that it must count.
+
+    What fails: a driver or firmware that no longer updates one of its counters, an agent that reads one of its paths
+    in vain and repeats itself. Rates from it read zero, which looks like peace. All values that stand still together
+    are another fault (telemetry.frozen); a counter at its top is telemetry.saturated.
+    Formula: value = the value before, while it must count, in all samples over max(for_seconds, for_intervals *
+    interval), after it had been seen to count. It must count:
+    - energy of a GPU: at power_minimum_watts or more, with a power reading that is not the one before;
+    - bytes of a port: when another counter of it counts, and its packets of that direction have grown by
+      packets_minimum or the far end of its cable has counted bytes_minimum of the other direction: what one end sends
+      the other receives;
+    - corrected codewords: on an active link whose raw error rate makes corrections_minimum wrong bits a sample, and
+      whose bytes grow.
+    A sample in which it need not count says nothing; ends when it counts. Rows are looked at every ten seconds.
+    Defaults: 60 s or four intervals, as silence (design.md section 2). 50 W is half of an idle H100 (domain.md 4.1);
+    1000 packets, 1e6 bytes and 1000 bits are far above one that strays (assumptions).
+    Entity: "table:source", one statement a source however many of its counters stand; the code names the counter.
+    Cannot see: a counter that never counted; one end of a cable whose other end is not watched, without packets; error
+    counters, which stand still on healthy hardware.
+    """
+
+    for_seconds: float = 60.0
+    for_intervals: float = 4.0
+    power_minimum_watts: float = 50.0
+    packets_minimum: float = 1000.0
+    bytes_minimum: float = 1e6
+    corrections_minimum: float = 1000.0
+
+    name: ClassVar[str] = "telemetry.stuck_counter"
+    reads: ClassVar[tuple[type[dy.Schema], ...]] = tuple(JUDGED)
+    # kind LEVEL: GRADE_COLUMNS of counters that have ever stood still so. ENTITY: of each GPU and port the last
+    # values, which counters have been seen to count, and by how much its bytes grew in its last sample.
+    keeps: ClassVar[pl.Schema] = pl.Schema(
+        {
+            "kind": pl.Int8(), "table": pl.String(), **GRADE_COLUMNS, "source": pl.String(), "unit": pl.Int64(),
+            "time": UTC_MICROSECONDS, "since": UTC_MICROSECONDS, **dict.fromkeys(REMEMBERED, pl.Float64()),
+            **{f"{name}_counts": pl.Boolean() for name in COUNTED},
+            **{f"{name}_grown": pl.Float64() for name in FAR},
+        }
+    )  # fmt: skip
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        fresh = {
+            schema: thinned(tables[schema], "time", context.intervals_seconds.get(TABLE_BY_SCHEMA[schema].name, 0.0))
+            for schema in JUDGED
+        }
+        if all(rows.is_empty() for rows in fresh.values()):
+            return Detection(ordered(), state)
+        levels = state.head(int(state["kind"].search_sorted(ENTITY)))
+        entities = state.tail(state.height - levels.height)
+        said: list[pl.DataFrame] = []
+        stuck, kept = [pl.DataFrame(schema=self.keeps)], list[pl.DataFrame]()
+        for schema in JUDGED:
+            table, rows = TABLE_BY_SCHEMA[schema], fresh[schema]
+            interval = context.intervals_seconds.get(table.name, 0.0)
+            before = entities.filter(pl.col("table") == table.name)
+            held = levels.filter(pl.col("table") == table.name).select(GRADE_COLUMNS.names())
+            if not rows.is_empty():
+                walked, last = _walked(rows, before, table)
+                if table.schema is FabricPort:
+                    walked = self._with_far_end(walked, before, context.topology, interval)
+                changes, held_after = graded_levels(
+                    self._samples(walked, held, table), held,
+                    for_seconds=max(self.for_seconds, self.for_intervals * interval),
+                )  # fmt: skip
+                said.append(self._findings(changes, held))
+                held, before = held_after, put_in_place(last, walked, list(_flags(schema)))
+            for part, parts, kind in ((held, stuck, LEVEL), (before, kept, ENTITY)):
+                parts.append(part.with_columns(kind=pl.lit(kind, pl.Int8()), table=pl.lit(table.name)))
+        # Each part is in its own order already: to sort the whole would cost more than all the rest.
+        after = pl.concat([*stuck, *kept], how="diagonal").select(
+            pl.col(name).cast(dtype) for name, dtype in self.keeps.items()
+        )
+        return Detection(ordered(*said), after)
+
+    def _must(self, name: str) -> pl.Expr:
+        """Whether the counter must have counted since the row before."""
+        if name == ENERGY:
+            alive = pl.col("power_watts") != pl.col("power_watts_before")
+            return alive & (pl.col("power_watts") >= self.power_minimum_watts)
+        if name == CORRECTED:
+            elapsed = pl.col("elapsed_seconds") * pl.col("rate_gigabits_per_second") * 1e9
+            wrong = pl.col("raw_bit_error_rate") * elapsed >= self.corrections_minimum
+            busy = (pl.col(f"{SENT}_grown") > 0) | (pl.col(f"{RECEIVED}_grown") > 0)
+            return (pl.col("state") == "active") & wrong & busy
+        packets = PACKETS[name]
+        seen = pl.col(packets) - pl.col(f"{packets}_before") >= self.packets_minimum
+        known = pl.col(f"{packets}_before") >= 0
+        far = pl.col(f"far_{name}_grown") >= self.bytes_minimum
+        alive = pl.any_horizontal(_grew(other) for other in (*FAR, *PACKETS.values(), CORRECTED) if other != name)
+        return alive & ((seen & known).fill_null(value=False) | far.fill_null(value=False))
+
+    def _with_far_end(
+        self, walked: pl.DataFrame, before: pl.DataFrame, topology: Topology, interval_seconds: float
+    ) -> pl.DataFrame:
+        """Rows with what the far end of the cable has counted in its last sample, where bytes stand still."""
+        grown = [f"{name}_grown" for name in FAR]
+        still = pl.any_horizontal(_still(name) & pl.col(f"{name}_counts") for name in FAR)
+        asked = walked.filter(still.fill_null(value=False)).select("source", "unit", "time")
+        counting = max(float(rows[name].max() or 0.0) for rows in (before, walked) for name in grown)  # type: ignore[arg-type]  # floats
+        if asked.is_empty() or counting < self.bytes_minimum:
+            return walked.with_columns(pl.lit(0.0).alias(f"far_{name}_grown") for name in FAR)
+        links = topology.links.select("a", pl.col("a_port").cast(pl.Int64), "b", pl.col("b_port").cast(pl.Int64))
+        ends = pl.concat([
+            links.select(source="a", unit="a_port", far="b", far_unit="b_port"),
+            links.select(source="b", unit="b_port", far="a", far_unit="a_port"),
+        ]).drop_nulls()  # fmt: skip
+        asked = asked.join(ends, on=KEYS)
+        timeline = pl.concat([
+            rows.select("time", *grown, far="source", far_unit="unit").join(asked, on=["far", "far_unit"], how="semi")
+            for rows in (before, walked)
+        ]).sort("time")  # fmt: skip
+        found = asked.sort("time").join_asof(
+            timeline, on="time", by=["far", "far_unit"], check_sortedness=False,
+            tolerance=timedelta(seconds=2 * max(interval_seconds, GRID_SECONDS)),
+        )  # fmt: skip
+        far = found.select("source", "unit", "time", *(
+            pl.col(f"{other}_grown").alias(f"far_{name}_grown") for name, other in FAR.items()
+        ))  # fmt: skip
+        far = far.unique(["source", "unit", "time"], keep="first")
+        return walked.join(far, on=["source", "unit", "time"], how="left", maintain_order="left")
+
+    def _samples(self, walked: pl.DataFrame, held: pl.DataFrame, table: Table) -> pl.DataFrame:
+        """Samples of the counters that stand still in these rows or have before: entity is the counter of a unit."""
+        found = []
+        for name in JUDGED[table.schema]:
+            grade = (
+                pl.when(_grew(name)).then(0)
+                .when((_still(name) & pl.col(f"{name}_counts") & self._must(name)).fill_null(value=False)).then(1)
+            )  # fmt: skip
+            graded = walked.select(
+                "source", "unit", "time", grade=grade.cast(pl.Int64), value=pl.col(name)
+            ).drop_nulls("grade")  # fmt: skip
+            words = held["entity"].str.split(BETWEEN).list
+            known = pl.DataFrame({"source": words.get(1), "unit": words.get(2).cast(pl.Int64), "name": words.get(3)})
+            known = known.filter(name=name).select("source", "unit")
+            concerned = pl.concat([known, graded.filter(grade=1).select("source", "unit")]).unique()
+            entity = pl.concat_str(
+                pl.lit(table.name), "source", pl.col("unit").cast(pl.String), pl.lit(name), separator=BETWEEN
+            )
+            found.append(
+                graded.join(concerned, on=KEYS, how="semi", maintain_order="left")
+                .select(entity.alias("entity"), "time", "grade", "value")
+            )  # fmt: skip
+        return pl.concat(found).sort("entity", "time")
+
+    def _findings(self, changes: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+        wholes = fold(_with_whole(changes), _with_whole(held.filter("ticket_active")))
+        said = wholes.with_columns(unit=_part(2), counter=_part(3)).with_columns(
+            evidence("unit", "counter", "value"), code="counter",
+            score=seconds(pl.col("time") - pl.col("first_bad_at")), threshold=pl.lit(self.for_seconds),
+            action=pl.when("active").then(pl.lit("open_ticket")),
+        )  # fmt: skip
+        return findings_frame(said, self.name, "counter_stuck", "source")
+
+
+def _walked(rows: pl.DataFrame, before: pl.DataFrame, table: Table) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows with what each value was before, which counters have been seen to count by then, and by how much bytes grew;
+    and the last values of every entity.
+    """
+    schema = table.schema
+    names, counters = (*JUDGED[schema], *BESIDE[schema]), JUDGED[schema]
+    unit = next(name for name in table.key if name != table.source)
+    rows = rows.select(
+        pl.col(table.time).alias("time"), pl.col(table.source).alias("source"), pl.col(unit).alias("unit"),
+        *(pl.col(name).cast(pl.Float64) for name in names), *NOW[schema],
+    )  # fmt: skip
+    walked, last = beside_earlier(rows, before, names, _flags(schema))
+    grew = {name: _grew(name) for name in counters}
+    if "carried" in walked.columns:  # more than one row of an entity
+        grew = {name: grown.cast(pl.Int8).cum_max().over(KEYS) > 0 for name, grown in grew.items()}
+    walked = walked.with_columns(
+        (pl.col(f"{name}_counts").fill_null(value=False) | grown).alias(f"{name}_counts")
+        for name, grown in grew.items()
+    )
+    if schema is FabricPort:
+        walked = walked.with_columns(
+            pl.when(_grew(name)).then(pl.col(name) - pl.col(f"{name}_before")).otherwise(0.0).clip(0.0)
+            .alias(f"{name}_grown") for name in FAR
+        )  # fmt: skip
+    return walked, last
+
+
+def _flags(schema: type[dy.Schema]) -> tuple[str, ...]:
+    """What is kept of an entity beside its values: which counters count, and by how much its bytes grew."""
+    counts = tuple(f"{name}_counts" for name in JUDGED[schema])
+    return (*counts, *(f"{name}_grown" for name in FAR)) if schema is FabricPort else counts
+
+
+def _grew(name: str) -> pl.Expr:
+    """The counter counted, or began anew."""
+    known = pl.col(f"{name}_before") >= 0
+    return (known & (pl.col(name) != pl.col(f"{name}_before"))).fill_null(value=False)
+
+
+def _still(name: str) -> pl.Expr:
+    return (pl.col(name) == pl.col(f"{name}_before")).fill_null(value=False)
+
+
+def _with_whole(parts: pl.DataFrame) -> pl.DataFrame:
+    words = pl.col("entity").str.split(BETWEEN)
+    return parts.with_columns(whole=pl.concat_str(words.list.get(0), words.list.get(1), separator=":"))
+
+
+def _part(number: int) -> pl.Expr:
+    return pl.col("part").str.split(BETWEEN).list.get(number)
