@@ -49,7 +49,9 @@ from detectors.telemetry.clock_skew import ClockSkew
 from detectors.telemetry.frozen import FrozenTelemetry
 from detectors.telemetry.implausible import ImplausibleTelemetry
 from detectors.telemetry.saturated import SaturatedCounters
+from detectors.telemetry.source_restart import SourceRestart
 from detectors.telemetry.stale import StaleTelemetry
+from detectors.telemetry.stuck_counter import StuckCounter
 
 CATALOG: tuple[Detector, ...] = (
     PowerDomainLoss(),
@@ -100,6 +102,8 @@ CATALOG: tuple[Detector, ...] = (
     FrozenTelemetry(),
     ImplausibleTelemetry(),
     SaturatedCounters(),
+    StuckCounter(),
+    SourceRestart(),
     ClockSkew(),
 )
 
@@ -111,5 +115,5 @@ ROWS_ALONE: frozenset[str] = frozenset({
     "fabric.fiber_bend", "fabric.laser_aging", "fabric.link_flap", "fabric.optic_power", "fabric.slow_hop",
     "fiber.event_loss", "fiber.macrobend", "gpu.clock_loss", "gpu.pcie_link", "gpu.power_brake", "gpu.row_remap",
     "gpu.thermal_throttle", "hardware.health", "power.breaker_load", "power.sag", "telemetry.clock_skew",
-    "telemetry.frozen", "telemetry.saturated",
+    "telemetry.frozen", "telemetry.saturated", "telemetry.stuck_counter",
 })  # fmt: skip

@@ -11,7 +11,7 @@ the deadline itself speaks first. Seconds are microseconds times 1e-6, never div
 of one row by a scalar with another rounding than a longer one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -26,11 +26,29 @@ from schemas.topology import Topology
 FINDING_COLUMNS = pl.Schema({name: column.dtype for name, column in Finding.columns().items()})
 
 
+class Once:
+    """What several detectors make of the same rows, made once a step: `context.once(ordered_lanes, rows)`.
+
+    function: pure. rows: the very frame that the step gives to every detector that reads the table.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Callable[[pl.DataFrame], pl.DataFrame], int], tuple[pl.DataFrame, pl.DataFrame]] = {}
+
+    def __call__(self, function: Callable[[pl.DataFrame], pl.DataFrame], rows: pl.DataFrame) -> pl.DataFrame:
+        # The rows are kept beside what was made of them, so that no other frame can have their id.
+        key = (function, id(rows))
+        if key not in self._made:
+            self._made[key] = (rows, function(rows))
+        return self._made[key][1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """now: the watermark; every row before it has arrived, none at or after it has been given.
     began: first instant of the stream. intervals_seconds: sampling interval of each table, as the source says.
-    lags: how much later than others' the rows of a node come, where that is more than clocks and networks explain.
+    lags: how much later than others' the rows of a node come, where that is more than clocks and networks explain;
+    below zero where they come earlier, as a clock is fast. once: see Once.
     """
 
     now: datetime
@@ -38,6 +56,7 @@ class Context:
     topology: Topology
     intervals_seconds: Mapping[str, float] = field(default_factory=lambda: USUAL_INTERVALS_SECONDS)
     lags: Mapping[str, timedelta] = field(default_factory=dict)
+    once: Once = field(default_factory=Once, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import polars as pl
 
+from detectors.stats.adjacent import begins, ends, within
 from schemas.columns import UTC_MICROSECONDS
 
 LEVEL_COLUMNS = pl.Schema(
@@ -34,23 +35,19 @@ def levels(
     rows = pl.concat([before, told.with_columns(carried=False)], how="diagonal_relaxed").sort(
         "entity", "carried", "time", descending=[False, True, False], maintain_order=True
     )
-    turned = pl.col("bad") != pl.col("bad").shift(1).over("entity")
-    rows = rows.with_columns(
-        run_began=pl.when(pl.col("carried")).then("run_began")
-        .when(turned.fill_null(value=True)).then("time")
-    ).with_columns(pl.col("run_began").forward_fill().over("entity"))  # fmt: skip
+    turned = begins() | (pl.col("bad") != pl.col("bad").shift(1))
+    rows = rows.with_columns(run_began=within(pl.when(pl.col("carried")).then("run_began").when(turned).then("time")))
     lasted = pl.col("time") - pl.col("run_began")
-    rows = rows.with_columns(
-        active=pl.when(pl.col("carried")).then("active")
+    verdict = (
+        pl.when(pl.col("carried")).then("active")
         .when(pl.col("bad") & (lasted >= timedelta(seconds=for_seconds))).then(pl.lit(True))
         .when(~pl.col("bad") & (lasted >= timedelta(seconds=clear_seconds))).then(pl.lit(False))
-    ).with_columns(pl.col("active").forward_fill().over("entity").fill_null(value=False))  # fmt: skip
-    began = pl.col("active") & ~pl.col("active").shift(1, fill_value=False).over("entity")
-    rows = rows.with_columns(
-        first_bad_at=pl.when(pl.col("carried")).then("first_bad_at").when(began).then("run_began")
-    ).with_columns(pl.col("first_bad_at").forward_fill().over("entity"))
-    changed = pl.col("active") != pl.col("active").shift(1, fill_value=False).over("entity")
-    changes = rows.filter(changed & ~pl.col("carried")).sort("time", "entity").drop("carried", "run_began")
-    after = rows.group_by("entity", maintain_order=True).last().select(LEVEL_COLUMNS.names())
+    )  # fmt: skip
+    rows = rows.with_columns(active=within(verdict).fill_null(value=False))
+    was = ~begins() & pl.col("active").shift(1, fill_value=False)
+    since = pl.when(pl.col("carried")).then("first_bad_at").when(pl.col("active") & ~was).then("run_began")
+    rows = rows.with_columns(first_bad_at=within(since), changed=(pl.col("active") != was) & ~pl.col("carried"))
+    changes = rows.filter("changed").sort("time", "entity").drop("carried", "run_began", "changed")
+    after = rows.filter(ends()).select(LEVEL_COLUMNS.names())
     untouched = state.join(after, on="entity", how="anti")
     return changes, pl.concat([untouched, after]).sort("entity")

@@ -5,10 +5,12 @@ before `now`: every row at the very instant of the deadline has then been given,
 statements of a batch lie in [previous now, now), and no cut can turn one around.
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import polars as pl
+
+from detectors.stats.adjacent import begins, ends, together
+from detectors.stats.sorted_state import located, merged
 
 JITTER_INTERVALS = 0.25
 """A row counts as missed a quarter of an interval after it was due: the sender's timer wanders by milliseconds."""
@@ -27,30 +29,41 @@ def seconds(duration: pl.Expr) -> pl.Expr:
 
 
 def silences(
-    rows: pl.DataFrame, state: pl.DataFrame, *, by: Sequence[str], now: datetime, limit: timedelta
+    rows: pl.DataFrame, state: pl.DataFrame, *, by: str, now: datetime, limit: timedelta
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Silences longer than the limit whose deadline is met, and the last row of every entity.
+    """Silences longer than the limit whose deadline is met, and the last row of every entity, in order of `by`.
 
     rows: `by`, time and what is to be carried, in order of time. state: the same columns, one row per entity.
     Returns the rows that a silence followed, with `until`, the time of the next row (null while it lasts); and the
     new state. A silence that an earlier batch has met comes again until it ends: what was told is the caller's flag.
     """
     columns = state.columns
-    seen = rows.select(columns).group_by(by, maintain_order=True).agg(
-        pl.exclude("time").last(), pl.col("time").last(), first=pl.col("time").first(),
-        widest=pl.col("time").diff().max(),
-    )  # fmt: skip
-    after = pl.concat([state.join(seen, on=by, how="anti"), seen.select(columns)]).sort(by)
-    gone = after.filter(pl.col("time") + limit < now).select(by)
-    paused = seen.filter(pl.col("widest") > limit).select(by)
-    back = seen.join(state.select(*by, before="time"), on=by).filter(pl.col("first") - pl.col("before") > limit)
-    concerned = pl.concat([gone, paused, back.select(by)]).unique()
+    state = state if state[by].is_sorted() else state.sort(by)
+    rows = rows.select(columns)
+    seen, paused = _ends(rows, by, limit)
+    at, there = located(state[by], seen[by])
+    after = merged(state, seen, at, there, by=by)
+    gone = after.filter(pl.col("time") + limit < now)[by]
+    known = seen.filter(pl.Series(there, dtype=pl.Boolean))
+    back = known.filter(known["first"] - state["time"].gather(at[there]) > limit)[by]
+    concerned = pl.concat([gone, paused, back]).unique()
     if concerned.is_empty():
         return after.clear().with_columns(until=pl.col("time")), after
-    timeline = pl.concat([state, rows.select(columns)]).join(concerned, on=by, how="semi", maintain_order="left")
+    timeline = pl.concat([state, rows]).filter(pl.col(by).is_in(concerned.implode()))
     timeline = timeline.with_columns(until=pl.col("time").shift(-1).over(by))
     lasted = pl.coalesce("until", pl.lit(now)) - pl.col("time") > limit
-    return timeline.filter(lasted).sort(*by, "time"), after
+    return timeline.filter(lasted).sort(by, "time"), after
+
+
+def _ends(rows: pl.DataFrame, by: str, limit: timedelta) -> tuple[pl.DataFrame, pl.Series]:
+    """The last row of each entity with the time of its first one, in order of `by`; and who paused for longer than the
+    limit in between.
+    """
+    placed = together(rows.select(by, "time").with_row_index("row"), by).select(
+        "row", begins=begins(by), ends=ends(by), paused=~begins(by) & (pl.col("time").diff() > limit)
+    )
+    firsts, lasts, paused = (placed["row"].filter(placed[name]) for name in ("begins", "ends", "paused"))
+    return rows.gather(lasts).with_columns(rows["time"].gather(firsts).alias("first")).sort(by), rows[by].gather(paused)
 
 
 def returned(before: pl.DataFrame, gaps: pl.DataFrame, *, by: str) -> pl.DataFrame:

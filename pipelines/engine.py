@@ -15,21 +15,19 @@ from detectors.catalog import ROWS_ALONE
 from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
+from detectors.stats.sorted_state import part
+from pipelines.health_counts import health_of
 from pipelines.row_order import is_increasing, is_nobody_behind, is_unique, without
 from schemas.admission import QUARANTINE_COLUMNS
 from schemas.columns import UTC_MICROSECONDS
-from schemas.finding import TelemetryHealth
 from schemas.incident import Incident
 from schemas.intake import Late
 from schemas.tables import INTAKE_TABLES, TABLES, USUAL_INTERVALS_SECONDS, Table, empty
 from schemas.topology import Topology
 
 LATE_COLUMNS = pl.Schema({name: column.dtype for name, column in Late.columns().items()})
-HEALTH_COLUMNS = pl.Schema({name: column.dtype for name, column in TelemetryHealth.columns().items()})
 SOURCE_COLUMNS = pl.Schema({"table": pl.String(), "source": pl.String(), "newest": UTC_MICROSECONDS})
-TABLE_SOURCES: Mapping[str, str] = {table.name: table.source for table in TABLES}
 SAID = "_said"
-NO_RULE = pl.lit(None, pl.String)
 ALLOWED_LATENESS_SECONDS: Mapping[str, float] = {"events": 0.0, "metrics": 1.0}
 PLANS_KEPT = timedelta(days=30)  # so far behind the newest plan a repeat of an older one is known as one
 
@@ -64,7 +62,9 @@ class EngineState:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What one step gives: accepted rows to be stored, what was put aside, what was found, and the next state."""
+    """What one step gives: accepted rows to be stored, what was put aside, what was found, and the next state.
+    lags: the batch's.
+    """
 
     state: EngineState
     accepted: Mapping[str, pl.DataFrame]
@@ -73,6 +73,7 @@ class Step:
     quarantined: pl.DataFrame
     findings: pl.DataFrame
     incidents: tuple[Incident, ...]
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +102,12 @@ class Engine:
         findings, detectors = self._detect(released, state, self._context(state, now, batch.lags))
         incidents, correlation = correlate(findings, state.correlation, self._context(state, now, batch.lags))
         following = replace(
-            state, now=now, sources=sources, pending=pending, recent=self._recent(state.recent, released, sources),
-            detectors=detectors, correlation=correlation,
+            state, now=now, sources=sources, pending=pending, detectors=detectors, correlation=correlation,
+            recent=self._recent(state.recent, released, accepted, sources),
         )  # fmt: skip
         return Step(
-            state=following, accepted=accepted, late=late, health=_health(accepted, late, batch.quarantined, now),
-            quarantined=batch.quarantined, findings=findings, incidents=incidents,
+            state=following, accepted=accepted, late=late, health=health_of(accepted, late, batch.quarantined, now),
+            quarantined=batch.quarantined, findings=findings, incidents=incidents, lags=batch.lags,
         )  # fmt: skip
 
     def _context(self, state: EngineState, now: datetime, lags: Mapping[str, timedelta]) -> Context:
@@ -122,7 +123,7 @@ class Engine:
             rows = batch.tables.get(table.name)
             if rows is None or rows.is_empty():
                 continue
-            newest = state.sources.filter(pl.col("table") == table.name)
+            newest = part(state.sources, "table", table.name)
             in_time, behind = _split_late(table, rows, newest, self._allowed(table))
             said = [frames[table.name] for frames in (state.pending, state.recent) if table.name in frames]
             accepted[table.name] = _unrepeated(table, in_time, said)
@@ -135,15 +136,19 @@ class Engine:
         return timedelta(seconds=self.allowed_lateness_seconds[table.lane])
 
     def _recent(
-        self, recent: Mapping[str, pl.DataFrame], released: Mapping[str, pl.DataFrame], sources: pl.DataFrame
-    ) -> dict[str, pl.DataFrame]:
+        self, recent: Mapping[str, pl.DataFrame], released: Mapping[str, pl.DataFrame],
+        accepted: Mapping[str, pl.DataFrame], sources: pl.DataFrame,
+    ) -> dict[str, pl.DataFrame]:  # fmt: skip
         """Rows whose repeat would not be late, as long as their source has not gone on: so a repeat is known as one."""
         kept: dict[str, pl.DataFrame] = {}
         for table in TABLES:
             frames = [frames[table.name] for frames in (recent, released) if table.name in frames]
             if not frames:
                 continue
-            newest = sources.filter(pl.col("table") == table.name).select(_sender="source", newest="newest")
+            if table.name not in released and table.name not in accepted:
+                kept[table.name] = recent[table.name]  # as it was: its sources have not gone on
+                continue
+            newest = part(sources, "table", table.name).select(_sender="source", newest="newest")
             # No sender's rows are as old as this and could still be repeated in time.
             oldest = pl.lit(newest["newest"].min(), UTC_MICROSECONDS) - self._allowed(table)
             rows = pl.concat(
@@ -189,12 +194,18 @@ def sender_of(table: Table) -> pl.Expr:
 
 def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """SOURCE_COLUMNS with these rows seen too."""
-    seen = [
-        tables[table.name].group_by(table.source, *table.senders).agg(newest=pl.col(table.time).max())
-        .select(pl.lit(table.name).alias("table"), sender_of(table).alias("source"), "newest")
-        for table in TABLES if table.name in tables
-    ]  # fmt: skip
-    return pl.concat([known, *seen]).group_by("table", "source").agg(pl.col("newest").max()).sort("table", "source")
+    kept = []
+    # In order of table and source, so that each table is found by bisection, and one without rows stays as it is.
+    for table in sorted(TABLES, key=lambda table: table.name):
+        before, rows = part(known, "table", table.name), tables.get(table.name)
+        if rows is None or rows.is_empty():
+            kept.append(before)
+            continue
+        seen = rows.group_by(table.source, *table.senders).agg(newest=pl.col(table.time).max())
+        named = seen.select(pl.lit(table.name).alias("table"), sender_of(table).alias("source"), "newest")
+        both = pl.concat([before, named]).group_by("source").agg(pl.col("table").first(), pl.col("newest").max())
+        kept.append(both.select(SOURCE_COLUMNS.names()).sort("source"))
+    return pl.concat(kept)
 
 
 def _split_late(
@@ -230,10 +241,11 @@ def _unrepeated(table: Table, rows: pl.DataFrame, said: list[pl.DataFrame]) -> p
     """
     identity, entity = identity_of(table), [table.time, *table.key]
     known = [frame if SAID in frame.columns else frame.with_columns(_said=said_columns(table)) for frame in said]
-    if not known and (is_increasing(rows, entity) or is_unique(rows, entity)):
+    is_once = is_increasing(rows, entity) or is_unique(rows, entity)
+    if not known and is_once:
         return rows
     once = rows.with_columns(_said=said_columns(table))
-    if not (is_increasing(rows, entity) or is_unique(rows, entity)):
+    if not is_once:
         once = once.unique(identity, keep="first", maintain_order=True)
     for earlier in known:
         once = without(once, earlier, identity, table.time)
@@ -270,34 +282,3 @@ def _release(
         if not held.is_empty():
             waiting[table.name] = held
     return released, waiting
-
-
-def _health(
-    accepted: Mapping[str, pl.DataFrame], late: pl.DataFrame, quarantined: pl.DataFrame, now: datetime
-) -> pl.DataFrame:
-    """What admission did per source, with the batch's watermark as its time."""
-    taken = [
-        rows.group_by(source=TABLE_SOURCES[name])
-        .agg(count=pl.len())
-        .select(
-            pl.lit(name).alias("table"), pl.col("source"), pl.col("count").cast(pl.Int64),
-            what=pl.lit("rows"), rule=NO_RULE,
-        )
-        for name, rows in accepted.items()
-    ]  # fmt: skip
-    one = pl.lit(1, pl.Int64).alias("count")
-    behind = late.select("table", "source", one, what=pl.lit("late"), rule=NO_RULE)
-    refused = quarantined.select(
-        pl.col("table", "source").fill_null("unknown"), one, what=pl.lit("quarantined"), rule=pl.col("rule")
-    )
-    counts = [
-        pl.col("count").filter(pl.col("what") == what).sum().alias(what) for what in ("rows", "late", "quarantined")
-    ]
-    return (
-        pl.concat([*taken, behind, refused])
-        .group_by("table", "source")
-        .agg(*counts, reason=pl.col("rule").drop_nulls().mode().sort().first())
-        .with_columns(time=pl.lit(now, UTC_MICROSECONDS))
-        .select(HEALTH_COLUMNS.names())
-        .sort("table", "source")
-    )

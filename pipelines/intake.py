@@ -86,4 +86,7 @@ def identified(
     """The batch under canonical names, and the notes with what it tells of names. said: aliases learned so far."""
     found = resolve(batch.tables, identities, said)
     names = SourceNotes(learned=found.learned, unresolved=found.unresolved)
-    return replace(batch, tables=found.tables), together([notes, names])
+    lags = {identities.node(node)[0]: lag for node, lag in batch.lags.items()}
+    return replace(batch, tables=found.tables, lags=lags), together(
+        [replace(notes, delays=notes.delays.clear()), names]
+    )

@@ -11,9 +11,10 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.error_rate import RateTest, onset
 from detectors.fabric.lanes import with_link, with_port
-from detectors.fabric.port_samples import TRAINING, grown, held, port_samples, settled
+from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
+from detectors.stats.sorted_state import beside
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 
@@ -70,7 +71,7 @@ class BitErrors:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: link_degraded."""
-        samples = port_samples(tables[FabricPort], COUNTERS, READINGS)
+        samples = port_samples(context.once(ordered_ports, tables[FabricPort]), COUNTERS, READINGS)
         walked, memory = scan(
             samples.with_columns(at=pl.col("time").dt.epoch("us").cast(pl.Float64())),
             state.select("entity", "time", *MEMORY),
@@ -83,7 +84,7 @@ class BitErrors:
         )  # fmt: skip
         were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
         wholes = fold(with_link(changes, context.topology), were_bad)
-        kept = memory.join(after, on="entity", how="left", maintain_order="left").select(self.keeps.names())
+        kept = beside(memory, after).select(self.keeps.names())
         return Detection(self._findings(wholes), kept)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:

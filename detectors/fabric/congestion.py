@@ -10,9 +10,10 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link, with_port
-from detectors.fabric.port_samples import TRAINING, grown, held, port_samples, settled
+from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan, weight_of
+from detectors.stats.sorted_state import beside, interleaved
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 
@@ -71,7 +72,7 @@ class Congestion:
     ) -> Detection:
         """Findings on links: link_congested."""
         walked, memory = scan(
-            port_samples(tables[FabricPort], COUNTERS, ("raw_bit_error_rate",)),
+            port_samples(context.once(ordered_ports, tables[FabricPort]), COUNTERS, ("raw_bit_error_rate",)),
             state.select("entity", "time", *MEMORY), inputs=("up", "downed", *COUNTERS, "raw_bit_error_rate"),
             memory=MEMORY, outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
@@ -83,7 +84,7 @@ class Congestion:
         )  # fmt: skip
         were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
         wholes = fold(with_link(changes.drop("whole", "peer", "peer_port", strict=False), context.topology), were_bad)
-        kept = memory.join(after, on="entity", how="left", maintain_order="left").select(self.keeps.names())
+        kept = beside(memory, after).select(self.keeps.names())
         return Detection(self._findings(wholes), kept)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
@@ -121,11 +122,9 @@ class Congestion:
         few = words.join(jammed.select(entity="far_entity").unique(), on="entity", how="semi").sort("time")
         far = few.select("time", far_entity="entity", far_damaged="damaged")
         tolerance = round(self.tolerance_intervals * context.intervals_seconds.get("fabric_port", 30.0) * 1000)
-        beside = jammed.join_asof(far, on="time", by="far_entity", tolerance=f"{tolerance}ms", check_sortedness=False)
+        told = jammed.join_asof(far, on="time", by="far_entity", tolerance=f"{tolerance}ms", check_sortedness=False)
         well = (pl.col("damaged") == 0) & (pl.col("far_damaged").fill_null(0.0) == 0)
-        return pl.concat([free, beside.with_columns(grade=well.cast(pl.Int64()))], how="diagonal").sort(
-            "entity", "time"
-        )
+        return interleaved(free, told.with_columns(grade=well.cast(pl.Int64())))
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         drops = (pl.col("discards_per_second") >= self.discards).fill_null(value=False)

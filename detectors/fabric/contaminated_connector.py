@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import LANE, beside_far_end, beside_peers, with_link
+from detectors.fabric.lanes import beside_far_end, beside_peers, ordered_lanes, with_link
+from detectors.stats.adjacent import ends
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, in_order, with_rows
+from detectors.stats.sorted_state import beside, in_order, interleaved, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -68,11 +69,10 @@ class ContaminatedConnector:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: connector_contaminated."""
-        told = tables[Optic].filter(
-            pl.any_horizontal(pl.col("receive_power_dbm", "transmit_power_dbm").is_not_null())
-        ).with_columns(LANE)  # fmt: skip
+        light = pl.col("receive_power_dbm", "transmit_power_dbm")
+        told = context.once(ordered_lanes, tables[Optic]).filter(pl.any_horizontal(light.is_not_null()))
         walked, memory = scan(
-            told.sort("entity", "time"), state.select("entity", "time", *MEMORY),
+            told, state.select("entity", "time", *MEMORY),
             inputs=("receive_power_dbm", "transmit_power_dbm"), memory=MEMORY, outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
         told_before = state.select(*PLACE, "time", *FAR)
@@ -83,7 +83,7 @@ class ContaminatedConnector:
         )  # fmt: skip
         were_bad = with_link(state.filter("ticket_active"), context.topology)
         wholes = beside_peers(fold(with_link(changes.drop(LINK), context.topology), were_bad), walked)
-        newest = walked.sort("entity", "time").unique("entity", keep="last", maintain_order=True)
+        newest = walked.filter(ends())
         columns = (*PLACE, "transmit_power_dbm")
         kept = beside(beside(with_rows(in_order(state.select(columns)), newest.select(columns)), memory), after)
         return Detection(self._findings(wholes), kept.select(self.keeps.names()))
@@ -96,7 +96,7 @@ class ContaminatedConnector:
         elsewhere = (pl.col("far_transmit_fallen_db") > self.transmit_db) | (pl.col("far_stepped") == 1)
         grade = (~elsewhere.fill_null(value=False)).cast(pl.Int64())
         up = lit.filter(pl.col("stepped") != 1).with_columns(grade=pl.lit(0, pl.Int64()))
-        return pl.concat([up, asked.with_columns(grade=grade)], how="diagonal").sort("entity", "time")
+        return interleaved(up, asked.with_columns(grade=grade))
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         light, normal, before = sample["receive_power_dbm"], memory["receive_normal_dbm"], memory["before_dbm"]

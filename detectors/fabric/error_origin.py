@@ -11,9 +11,10 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link, with_port
 from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, SAID, from_normal, module_samples
-from detectors.fabric.port_samples import TRAINING, grown, held, port_samples, settled
+from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
+from detectors.stats.sorted_state import beside, interleaved
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort, Optic
 
@@ -73,11 +74,11 @@ class ErrorOrigin:
         """Findings on links: link_degraded."""
         modules, ports = state.filter(row="module"), state.filter(row="port")
         optics, normals = scan(
-            module_samples(tables[Optic]), modules.select("entity", "time", *MEMORY),
+            context.once(module_samples, tables[Optic]), modules.select("entity", "time", *MEMORY),
             inputs=READINGS, memory=MEMORY, outputs=CHANGES, step=from_normal,
         )  # fmt: skip
         walked, memory = scan(
-            port_samples(tables[FabricPort], COUNTERS, RATES).with_columns(
+            port_samples(context.once(ordered_ports, tables[FabricPort]), COUNTERS, RATES).with_columns(
                 at=pl.col("time").dt.epoch("us").cast(pl.Float64())
             ),
             ports.select("entity", "time", *PORT_MEMORY), inputs=("up", "downed", "gigabits", *COUNTERS, *RATES, "at"),
@@ -90,7 +91,7 @@ class ErrorOrigin:
         )  # fmt: skip
         were_bad = with_link(with_port(ports.filter("ticket_active")), context.topology)
         wholes = fold(with_link(changes, context.topology), were_bad)
-        ports_after = memory.join(after, on="entity", how="left", maintain_order="left")
+        ports_after = beside(memory, after)
         kept = [normals.with_columns(row=pl.lit("module")), ports_after.with_columns(row=pl.lit("port"))]
         lasting = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
         return Detection(self._findings(wholes), lasting)
@@ -133,7 +134,7 @@ class ErrorOrigin:
         )  # fmt: skip
         since = pl.col("module_time").dt.epoch("us") >= pl.col("risen_at").cast(pl.Int64())
         grade = pl.when(since).then((pl.col("lost_worst_db") < self.light_db).cast(pl.Int64()))
-        return pl.concat([up, asked.with_columns(grade=grade)], how="diagonal").sort("entity", "time")
+        return interleaved(up, asked.with_columns(grade=grade))
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         hot = (pl.col("celsius") >= self.celsius) | (pl.col("risen_kelvin") >= self.kelvin)

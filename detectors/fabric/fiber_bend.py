@@ -57,7 +57,7 @@ class FiberBend:
         """Findings on cables: fiber_loss."""
         known = state.filter(row="module")
         walked, memory = scan(
-            module_samples(tables[Optic]), known.select("entity", "time", *MEMORY),
+            context.once(module_samples, tables[Optic]), known.select("entity", "time", *MEMORY),
             inputs=READINGS, memory=MEMORY, outputs=CHANGES, step=from_normal,
         )  # fmt: skip
         said = ("entity", "time", *CHANGES)

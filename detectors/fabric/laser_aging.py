@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import LANE, with_link, with_port
+from detectors.fabric.lanes import ordered_lanes, with_link, with_port
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
+from detectors.stats.sorted_state import beside
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -66,7 +67,7 @@ class LaserAging:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: optic_degrading."""
-        lanes = tables[Optic].filter(pl.col("bias_milliamps") > 0).with_columns(LANE).sort("entity", "time")
+        lanes = context.once(ordered_lanes, tables[Optic]).filter(pl.col("bias_milliamps") > 0)
         walked, memory = scan(
             lanes, state.select("entity", "time", *MEMORY), inputs=INPUTS, memory=MEMORY, outputs=OUTPUTS,
             step=self._step,
@@ -88,7 +89,7 @@ class LaserAging:
         )
         were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
         wholes = fold(with_link(changes, context.topology), were_bad)
-        kept = memory.join(after, on="entity", how="left", maintain_order="left").select(self.keeps.names())
+        kept = beside(memory, after).select(self.keeps.names())
         return Detection(self._findings(wholes), kept)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:

@@ -12,7 +12,8 @@ from detectors.contract import Context, Detection, evidence, findings_frame, ord
 from detectors.fabric.lanes import with_link
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, forgiven_links, spread, still_needed, windows
-from detectors.stats.sorted_state import with_rows
+from detectors.stats.adjacent import begins, ends, within
+from detectors.stats.sorted_state import beside, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.job import Maintenance
@@ -64,30 +65,34 @@ class LinkDown:
         grace = timedelta(seconds=self.down_seconds)
         planned, known = state.filter(pl.col("plan_kind").is_not_null()), state.filter(pl.col("plan_kind").is_null())
         plans = pl.concat([planned.select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
-        rows = _by_link(tables[FabricPort].filter(pl.col("state").is_not_null()), context)
-        state = known.filter(pl.col("entity").is_in(rows["entity"].unique().implode()))
-        carried = state.drop(*PLAN, *(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
+        lasting = still_needed(plans, context.now, grace).rename({name: column for column, name in PLAN.items()})
+        said = tables[FabricPort].filter(pl.col("state").is_not_null())
+        if said.is_empty() and lasting.equals(planned.select(PLAN.keys())):
+            return Detection(ordered(), state)
+        rows = _by_link(said, context)
+        before = known.filter(pl.col("entity").is_in(rows["entity"].unique().implode()))
+        carried = before.drop(*PLAN, *(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
         rows = pl.concat([carried.with_columns(carried=True), rows.with_columns(carried=False)], how="diagonal").sort(
             "entity", "carried", "time", descending=[False, True, False]
         )
-        rows = _follow(_follow(rows, "a"), "b").with_columns(
-            known=pl.col("known").cast(pl.Int8).cum_max().over("entity").cast(pl.Boolean())
-        )
+        ever = pl.when("known").then(pl.lit(value=True))
+        rows = _follow(_follow(rows, "a"), "b").with_columns(known=within(ever).fill_null(value=False))
         rows = rows.with_columns(disputed=_disputed(timedelta(seconds=silent_seconds)))
         rows = rows.with_columns(bad=_verdict(timedelta(seconds=self.one_end_seconds)))
-        meant = forgiven_links(rows, spread(plans, context.topology), context.topology, at="time", limit=grace)
-        rows = rows.with_columns(bad=pl.when(~(meant & pl.col("bad"))).then("bad"))
-        changes, level = levels(rows.filter(~pl.col("carried")), _told(state), for_seconds=self.down_seconds)
-        ends = rows.group_by("entity").agg(
-            pl.col("known").last(),
-            pl.col("time").last().alias("last_time"),
-            *(pl.col(f"{end}_{column}").last() for end in "ab" for column in END_COLUMNS),
+        suspects = rows.filter("bad")
+        meant = forgiven_links(suspects, spread(plans, context.topology), context.topology, at="time", limit=grace)
+        spared = suspects.filter(meant).select("entity", "time", "carried", bad_before="bad")
+        if not spared.is_empty():
+            rows = rows.join(spared, on=["entity", "time", "carried"], how="left", maintain_order="left")
+            rows = rows.with_columns(bad=pl.when(pl.col("bad_before").is_null()).then("bad")).drop("bad_before")
+        changes, level = levels(rows.filter(~pl.col("carried")), _told(before), for_seconds=self.down_seconds)
+        last = rows.filter(ends()).select(
+            "entity", "time", "known", *(f"{end}_{column}" for end in "ab" for column in END_COLUMNS)
         )
-        links = ends.join(level, on="entity", how="left").with_columns(time="last_time").drop("last_time")
-        lasting = still_needed(plans, context.now, grace).rename({name: column for column, name in PLAN.items()})
+        links = beside(last, level.rename({"time": "level_time"})).drop("level_time")
         nothing = pl.DataFrame(schema=self.keeps)
-        told = pl.concat([nothing, links.sort("entity")], how="diagonal").select(self.keeps.names())
-        plans_after = pl.concat([nothing, lasting.sort(*PLAN)], how="diagonal").select(self.keeps.names())
+        told = pl.concat([nothing, links], how="diagonal").select(self.keeps.names())
+        plans_after = pl.concat([nothing, lasting], how="diagonal").select(self.keeps.names())
         return Detection(self._findings(changes), pl.concat([plans_after, with_rows(known, told)]))
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
@@ -118,9 +123,10 @@ def _by_link(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
     linked = linked.with_columns(
         end=pl.when(pl.col("is_a").is_not_null() | ~cabled).then(pl.lit("a")).otherwise(pl.lit("b"))
     )
+    # Two words of an end at one instant are no two samples: the one that sorts last stands for both.
     return linked.group_by("whole", "time").agg(
-        *(pl.col("state").filter(pl.col("end") == end).sort().last().alias(f"{end}_state") for end in "ab"),
-        known=cabled.any() | (pl.col("state") == "active").any(),
+        *(pl.when(pl.col("end") == end).then("state").max().alias(f"{end}_state") for end in "ab"),
+        known=(cabled | (pl.col("state") == "active")).any(),
     ).rename({"whole": "entity"})  # fmt: skip
 
 
@@ -129,12 +135,11 @@ def _follow(rows: pl.DataFrame, end: str) -> pl.DataFrame:
     state, said_at, since = (f"{end}_{name}" for name in END_COLUMNS)
     spoke = ~pl.col("carried") & pl.col(state).is_not_null()
     rows = rows.with_columns(pl.when(spoke).then("time").otherwise(said_at).alias(said_at))
-    rows = rows.with_columns(pl.col(state, said_at).forward_fill().over("entity"))
-    down = pl.col(state) == "down"
-    begins = down & ~down.shift(1, fill_value=False).over("entity").fill_null(value=False)
-    return rows.with_columns(
-        pl.when("carried").then(since).when(begins).then("time").alias(since)
-    ).with_columns(pl.when(down).then(pl.col(since).forward_fill().over("entity")).alias(since))  # fmt: skip
+    rows = rows.with_columns(within(pl.col(state)), within(pl.col(said_at)))
+    down = (pl.col(state) == "down").fill_null(value=False)
+    fell = down & (begins() | ~down.shift(1, fill_value=False))
+    began = within(pl.when("carried").then(since).when(fell).then("time"))
+    return rows.with_columns(pl.when(down).then(began).alias(since))
 
 
 def _disputed(silent: timedelta) -> pl.Expr:

@@ -10,6 +10,7 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link
+from detectors.fabric.port_samples import ordered_ports
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.stats.scan import Arrays, scan
 from schemas.columns import UTC_MICROSECONDS
@@ -89,14 +90,13 @@ class LinkFlap:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: link_flap."""
-        told = tables[FabricPort].select(
-            "time", "device", "port",
-            entity=pl.format("{}:{}", "device", "port"),
+        told = context.once(ordered_ports, tables[FabricPort]).select(
+            "time", "device", "port", "entity",
             downed=pl.col("link_downed_total").cast(pl.Float64()),
             up=(pl.col("state") == "active").cast(pl.Float64()),
         ).filter(pl.col("downed").is_not_null() | pl.col("up").is_not_null())  # fmt: skip
         walked, memory = scan(
-            told.sort("entity", "time"), state.filter(what="port").select("entity", "time", *MEMORY),
+            told, state.filter(what="port").select("entity", "time", *MEMORY),
             inputs=("downed", "up"), memory=MEMORY, outputs=("outages", "lasted_seconds"), step=_step,
         )  # fmt: skip
         rows = with_link(walked, context.topology)

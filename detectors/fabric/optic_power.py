@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import LANE, beside_far_end, beside_peers, with_link
+from detectors.fabric.lanes import beside_far_end, beside_peers, ordered_lanes, with_link
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, in_order, with_new
+from detectors.stats.sorted_state import beside, in_order, interleaved, with_new
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -80,7 +80,7 @@ class ReceivePowerTrend:
     ) -> Detection:
         """Findings on links: optic_degrading."""
         light = pl.col("receive_power_dbm", "transmit_power_dbm")
-        told = tables[Optic].filter(pl.any_horizontal(light.is_not_null())).with_columns(LANE).sort("entity", "time")
+        told = context.once(ordered_lanes, tables[Optic]).filter(pl.any_horizontal(light.is_not_null()))
         read, readings = scan(
             told, state.select("entity", "time", *READINGS), inputs=("receive_power_dbm", "transmit_power_dbm"),
             memory=READINGS, outputs=("receive_change_db", "transmit_change_db"), step=_changes,
@@ -126,7 +126,7 @@ class ReceivePowerTrend:
         asked = beside_far_end(
             with_link(lit.filter(jumped), context.topology), lanes, ("transmit_change_db",), _tolerance_seconds(context)
         ).drop("whole", "peer", "peer_port")
-        return pl.concat([lit.filter(~jumped), asked], how="diagonal").sort("entity", "time")
+        return interleaved(lit.filter(~jumped), asked)
 
     def _fit(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         """Weighted least squares one sample later; hours are counted back from the newest sample."""

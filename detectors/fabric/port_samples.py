@@ -10,8 +10,13 @@ TRAINING = ("downed", "since_trained_seconds")
 """Memory of `settled`; its inputs are `up` and `downed`."""
 
 
+def ordered_ports(rows: pl.DataFrame) -> pl.DataFrame:
+    """FabricPort rows by entity (device:port) and time. For `Context.once`: every detector of ports needs them so."""
+    return rows.with_columns(entity=pl.format("{}:{}", "device", "port")).sort("entity", "time")
+
+
 def port_samples(rows: pl.DataFrame, counters: tuple[str, ...], readings: tuple[str, ...] = ()) -> pl.DataFrame:
-    """Rows by entity (device:port) and time, sorted so: up, downed, gigabits, the counters and the readings as floats.
+    """rows: of ordered_ports. Adds up, downed, gigabits, the counters and the readings as floats.
 
     A counter that stands at the top of its classic width tells nothing and is null.
     """
@@ -23,11 +28,11 @@ def port_samples(rows: pl.DataFrame, counters: tuple[str, ...], readings: tuple[
         return pl.when(~stuck.fill_null(value=False)).then(pl.col(name)).cast(pl.Float64())
 
     return rows.select(
-        "time", "device", "port", entity=pl.format("{}:{}", "device", "port"),
+        "time", "device", "port", "entity",
         up=(pl.col("state") == "active").cast(pl.Float64()), downed=counter("link_downed_total"),
         gigabits="rate_gigabits_per_second", **{name: counter(name) for name in counters},
         **{name: pl.col(name) for name in readings},
-    ).sort("entity", "time")  # fmt: skip
+    )  # fmt: skip
 
 
 def grown(before: Floats, now: Floats) -> Floats:

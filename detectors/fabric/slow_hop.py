@@ -10,9 +10,11 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link, with_port
+from detectors.fabric.port_samples import ordered_ports
 from detectors.fabric.steps import OPEN, finished_steps
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
+from detectors.stats.sorted_state import beside, interleaved, part
 from schemas.fabric import FabricPort
 from schemas.job import Heartbeat
 
@@ -20,6 +22,7 @@ PORT_MEMORY = ("best_gigabits", "best_lanes", "low_at")
 PORT_SAID = ("share", "best_gigabits", "best_lanes", "low_at")
 JOB_MEMORY = ("normal_seconds", "steps", "slow_steps", "slow_at", "communication_seconds")
 FIRST_STEPS = 5.0
+JOB, OPEN_STEP, PORT = "job", "open", "port"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,30 +69,33 @@ class SlowHop:
     ) -> Detection:
         """Findings on links: link_degraded."""
         jobs, jobs_after, open_after = self._jobs(tables[Heartbeat], state)
-        ports = state.filter(row="port")
-        walked, memory = scan(
-            _active(tables[FabricPort]), ports.select("entity", "time", *PORT_MEMORY),
-            inputs=("gigabits", "lanes", "at"), memory=PORT_MEMORY, outputs=PORT_SAID, step=self._port,
-        )  # fmt: skip
-        changes, after = graded_levels(
-            self._judged(walked, jobs), ports.select(GRADE_COLUMNS.names()),
-            for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
-        )  # fmt: skip
-        were_bad = with_link(with_port(ports.filter("ticket_active")), context.topology)
-        wholes = fold(with_link(changes, context.topology), were_bad)
-        ports_after = memory.join(after, on="entity", how="left", maintain_order="left")
-        kept = [
-            jobs_after.with_columns(row=pl.lit("job")),
-            open_after.sort("job", "step").with_columns(row=pl.lit("open")),
-            ports_after.with_columns(row=pl.lit("port")),
-        ]
-        lasting = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(self._findings(wholes), lasting)
+        known = part(state, "row", PORT)
+        ports, findings = known, ordered()
+        if not tables[FabricPort].is_empty():
+            walked, memory = scan(
+                _active(context.once(ordered_ports, tables[FabricPort])), known.select("entity", "time", *PORT_MEMORY),
+                inputs=("gigabits", "lanes", "at"), memory=PORT_MEMORY, outputs=PORT_SAID, step=self._port,
+            )  # fmt: skip
+            changes, after = graded_levels(
+                self._judged(walked, jobs), known.select(GRADE_COLUMNS.names()),
+                for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
+            )  # fmt: skip
+            were_bad = with_link(with_port(known.filter("ticket_active")), context.topology)
+            findings = self._findings(fold(with_link(changes, context.topology), were_bad))
+            ports = self._kept(PORT, beside(memory, after))
+        # In order of `row`, so that the next batch finds each kind by bisection.
+        kept = [self._kept(JOB, jobs_after), self._kept(OPEN_STEP, open_after.sort("job", "step")), ports]
+        return Detection(findings, pl.concat(kept))
+
+    def _kept(self, row: str, known: pl.DataFrame) -> pl.DataFrame:
+        return pl.concat([pl.DataFrame(schema=self.keeps), known], how="diagonal").select(
+            pl.lit(row).alias("row"), *self.keeps.names()[1:]
+        )
 
     def _jobs(self, beats: pl.DataFrame, state: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """What is known of each job, at every step that ended and as of before; its memory; its open step."""
-        done, still_open = finished_steps(beats, state.filter(row="open").select(OPEN.names()))
-        before = state.filter(row="job").select("entity", "time", *JOB_MEMORY)
+        done, still_open = finished_steps(beats, part(state, "row", OPEN_STEP).select(OPEN.names()))
+        before = part(state, "row", JOB).select("entity", "time", *JOB_MEMORY)
         steps = done.select("time", "step_seconds", entity="job", told_seconds="communication_seconds")
         walked, memory = scan(
             steps.with_columns(at=pl.col("time").dt.epoch("us").cast(pl.Float64())).sort("entity", "time"), before,
@@ -144,7 +150,7 @@ class SlowHop:
         told = worst.select("entity", "time", "job", "communication_seconds", "normal_seconds")
         asked = slow.join(told, on=["entity", "time"], how="left")
         grade = pl.when(pl.col("job").is_not_null()).then(2).otherwise(1).cast(pl.Int64())
-        return pl.concat([fine, asked.with_columns(grade=grade)], how="diagonal").sort("entity", "time")
+        return interleaved(fine, asked.with_columns(grade=grade))
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         page = pl.col("severity") == "page"
@@ -168,13 +174,13 @@ class SlowHop:
 
 
 def _active(rows: pl.DataFrame) -> pl.DataFrame:
-    """Samples of active links that tell a rate or a width, by entity (device:port) and time."""
+    """Samples of active links that tell a rate or a width. rows: of ordered_ports."""
     told = rows.filter(
         (pl.col("state") == "active").fill_null(value=True)
         & (pl.col("rate_gigabits_per_second").is_not_null() | pl.col("width_lanes").is_not_null())
     )
     return told.select(
-        "time", "device", "port", entity=pl.format("{}:{}", "device", "port"),
+        "time", "device", "port", "entity",
         gigabits="rate_gigabits_per_second", lanes=pl.col("width_lanes").cast(pl.Float64()),
         at=pl.col("time").dt.epoch("us").cast(pl.Float64()),
-    ).sort("entity", "time")  # fmt: skip
+    )  # fmt: skip

@@ -31,9 +31,10 @@ class SwitchLost:
     """All links of a switch are down at once: the switch is gone, and not thirty cables.
 
     What fails: its power supplies, its ASIC, its operating system, or somebody pulled it. What it looks like: every
-    neighbour says its port towards the switch is down; the switch itself says nothing any more (silent), or says that
+    neighbour says its port towards the switch is down; the switch itself has said nothing since (silent), or says that
     all its ports are down (ports_down).
-    Formula: a port's last words count for one interval and a quarter. Over the ports at both ends of the switch's
+    Formula: a port's last words count for one interval and a quarter; "up" counts until the other end of the link says
+    "down". Over the ports at both ends of the switch's
     links, bad when down / (down + other) >= down_share, the words of at least heard_share of the links are there, and
     they are of links to peers_minimum devices; good when half of the words are not "down". So a switch whose words
     have only stopped is not lost, and one whose links die one by one is judged when the words before have grown old.
@@ -102,7 +103,8 @@ class SwitchLost:
         words = both.join(ends.filter(asked), on="entity").sort("switch", "entity", "said_at", maintain_order=True)
         count = pl.lit(1, pl.Int64())
         words = words.with_columns(next_said=pl.col("said_at").shift(-1).over("switch", "entity"))
-        until = pl.min_horizontal("next_said", pl.col("said_at") + fresh)
+        words = words.with_columns(refuted=_refuted(words))
+        until = pl.min_horizontal("next_said", "refuted", pl.col("said_at") + fresh)
         words = words.with_columns(until=until, n_down=pl.when("down").then(count).otherwise(0))
         begins = words.select(
             "switch", "said_at", "n_down", n=count, own=pl.col("is_own").cast(pl.Int64()), spoke=~pl.col("carried")
@@ -135,6 +137,18 @@ class SwitchLost:
             action=pl.lit("open_ticket"),
         ).with_columns(evidence("ports_down", "ports_heard", "ports_heard_of_switch", "links", "peers"))
         return ordered(findings_frame(rows, self.name, "switch_lost", "switch"))
+
+
+def _refuted(words: pl.DataFrame) -> pl.Series:
+    """When, after each word "up", the other end of its link first said "down"; null where it never did."""
+    link = ["switch", "cable"]
+    downs = words.filter("down").select(*link, is_own=~pl.col("is_own"), refuted="said_at").sort("refuted")
+    rows = words.select(*link, "is_own", "down", "said_at").with_row_index("number").sort("said_at")
+    found = rows.join_asof(
+        downs, left_on="said_at", right_on="refuted", by=[*link, "is_own"], strategy="forward", coalesce=False,
+        check_sortedness=False,
+    )  # fmt: skip
+    return found.sort("number").select(pl.when(~pl.col("down")).then("refuted").alias("refuted")).to_series()
 
 
 def _down_since(known: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

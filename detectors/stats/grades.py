@@ -26,6 +26,8 @@ def graded_levels(
     """
     state = state.filter(pl.col("ticket_bad").is_not_null())
     samples = _worth_telling(samples, state)
+    if samples.is_empty():
+        return _nothing(samples), state.sort("entity")
     ticket, ticket_state = _at_least(1, samples, state, for_seconds=for_seconds, clear_seconds=clear_seconds)
     page, page_state = _at_least(2, samples, state, for_seconds=for_seconds, clear_seconds=clear_seconds)
     after = ticket_state.join(page_state, on="entity", how="full", coalesce=True).select(GRADE_COLUMNS.names())
@@ -56,9 +58,19 @@ def graded_levels(
     return changes, after.cast(GRADE_COLUMNS).sort("entity")
 
 
+def _nothing(samples: pl.DataFrame) -> pl.DataFrame:
+    """No change, with the columns of one."""
+    columns = {"active": pl.Boolean(), "first_bad_at": LEVEL_COLUMNS["first_bad_at"], "was": pl.Int64()}
+    return samples.with_columns(
+        pl.lit(None, dtype).alias(name) for name, dtype in {**columns, "severity": pl.String()}.items()
+    )
+
+
 def _worth_telling(samples: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
     """Samples of entities with a state, and of the others from their first bad one on."""
     bad = samples.filter(pl.col("grade") > 0)["entity"]
+    if bad.is_empty() and state.is_empty():
+        return samples.clear()
     known = pl.col("entity").is_in(state["entity"].implode())
     some = samples.filter(known | pl.col("entity").is_in(bad.unique().implode()))
     seen_bad = (pl.col("grade") > 0).fill_null(value=False).cum_max().over("entity")

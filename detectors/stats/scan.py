@@ -61,7 +61,14 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
     held = {name: _floats(kept[name]) for name in memory}
     samples = {name: _floats(rows[name]) for name in (*inputs, "elapsed_seconds")}
     told = {name: np.full(rows.height, np.nan) for name in outputs}
-    for chosen in _by_tick(place["tick"].to_numpy()):
+    ticks = place["tick"].to_numpy()
+    if rows.height == kept.height and not ticks.any():
+        # Everybody once, as when the rows of a cluster come together: each row stands where its memory does.
+        after, said = step(held, samples)
+        held |= {name: values.astype(np.float64) for name, values in after.items()}
+        told |= {name: values.astype(np.float64) for name, values in said.items()}
+        ticks = ticks[:0]
+    for chosen in _by_tick(ticks):
         where = at[chosen]
         after, said = step(
             {name: values[where] for name, values in held.items()},

@@ -3,9 +3,13 @@
 A live batch speaks of a few of hundreds of thousands of entities. A join hashes them all, each time.
 """
 
+from typing import Literal
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
 def in_order(state: pl.DataFrame) -> pl.DataFrame:
@@ -13,13 +17,26 @@ def in_order(state: pl.DataFrame) -> pl.DataFrame:
     return state if state["entity"].is_sorted() else state.sort("entity")
 
 
+def part(state: pl.DataFrame, column: str, value: str) -> pl.DataFrame:
+    """The rows of a value of a column in whose order the state is; nothing is copied."""
+    begin, end = (int(state[column].search_sorted(value, side=side)) for side in SIDES)
+    return state.slice(begin, end - begin)
+
+
 def places(state: pl.DataFrame, entities: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Row numbers of the entities in the ordered state, and whether each is there at all."""
-    if state.is_empty() or entities.is_empty():
-        return np.zeros(len(entities), dtype=np.int64), np.zeros(len(entities), dtype=np.bool_)
-    at = state["entity"].search_sorted(entities).to_numpy().astype(np.int64)
-    at = np.minimum(at, state.height - 1)
-    return at, (state["entity"].gather(at) == entities).to_numpy()
+    return located(state["entity"], entities)
+
+
+def located(names: pl.Series, asked: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Where each asked name is in the sorted names, and whether it is there at all."""
+    if names.is_empty() or asked.is_empty():
+        return np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.bool_)
+    if names.equals(asked):  # everybody has spoken, once: the usual batch of a cluster whose rows come together
+        return np.arange(len(names)), np.ones(len(names), dtype=np.bool_)
+    at = names.search_sorted(asked).to_numpy().astype(np.int64)
+    at = np.minimum(at, len(names) - 1)
+    return at, (names.gather(at) == asked).to_numpy()
 
 
 def with_new(state: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -31,20 +48,40 @@ def with_new(state: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([state, new]).sort("entity")
 
 
+def interleaved(samples: pl.DataFrame, few: pl.DataFrame) -> pl.DataFrame:
+    """Samples by entity and time with a few others of the same kind, mostly none, in their places among them."""
+    both = pl.concat([samples, few], how="diagonal")
+    return both if few.is_empty() else both.sort("entity", "time")
+
+
 def beside(state: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
-    """The state with the other columns of `more`, one row an entity too; null where it has none."""
+    """The ordered state with the other columns of `more`, one row an entity too; null where it has none."""
+    columns = more.drop("entity")
     if state["entity"].equals(more["entity"]):
-        return state.hstack(more.drop("entity"))
-    return state.join(more, on="entity", how="left", maintain_order="left")
+        return state.hstack(columns)
+    at, there = places(state, more["entity"])
+    row = np.full(state.height, more.height)
+    row[at[there]] = np.flatnonzero(there)
+    nobody = pl.DataFrame([{}], schema=columns.schema)
+    return state.hstack(pl.concat([columns, nobody]).gather(row))
 
 
 def with_rows(state: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The ordered state in which these rows, one an entity, stand for what was there of their entities."""
     at, there = places(state, rows["entity"])
+    return merged(state, rows, at, there, by="entity")
+
+
+def merged(
+    state: pl.DataFrame, rows: pl.DataFrame, at: npt.NDArray[np.int64], there: npt.NDArray[np.bool_], *, by: str
+) -> pl.DataFrame:
+    """The state, ordered by `by`, with the rows in place of those at `at`; rows that are not there come in order."""
+    if rows.is_empty():
+        return state
+    rows = rows.select(state.columns)
     chosen = np.arange(state.height)
     chosen[at[there]] = state.height + np.flatnonzero(there)
-    together = pl.concat([state, rows.select(state.columns)])
-    kept = together.gather(chosen)
+    kept = pl.concat([state, rows]).gather(chosen)
     if there.all():
         return kept
-    return pl.concat([kept, rows.select(state.columns).filter(pl.Series(~there))]).sort("entity")
+    return pl.concat([kept, rows.filter(pl.Series(~there))]).sort(by)

@@ -10,6 +10,8 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.silence import seconds
+from detectors.stats.adjacent import begins, ends, together
+from detectors.stats.sorted_state import located, merged, part
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import ColdPlate, CoolantLoop, CoolantPump
 from schemas.fabric import FabricPort
@@ -86,27 +88,36 @@ class FrozenTelemetry:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        found, kept = [], [pl.DataFrame(schema=self.keeps)]
-        for schema, columns in MOVING.items():
+        found, kept = [], []
+        for schema, columns in sorted(MOVING.items(), key=lambda each: TABLE_BY_SCHEMA[each[0]].name):
             table = TABLE_BY_SCHEMA[schema]
-            before = state.filter(table=table.name)
+            before = part(state, "table", table.name)
             rows = _told(tables[schema], table, columns)
             if rows.is_empty():
                 kept.append(before)
                 continue
             interval = timedelta(seconds=context.intervals_seconds.get(table.name, table.interval_seconds or 0.0))
-            prints = before.filter(row=ENTITY).select("entity", "fingerprint")
-            sources = before.filter(row=SOURCE)
-            instants, prints = _instants(rows, prints)
+            sources = part(before, "row", SOURCE)
+            instants, prints = _instants(rows, part(before, "row", ENTITY).select("entity", "fingerprint"))
             changes, memory = _changes(instants, sources)
             samples = self._judged(changes, sources, interval)
             moves, after = levels(samples, sources.filter(pl.col("bad").is_not_null()).select(LEVEL_COLUMNS.names()))
-            found.append(findings_frame(_statements(moves, table, interval), self.name, "telemetry_frozen", "source"))
-            level = memory.join(after, on="entity", how="left").with_columns(row=pl.lit(SOURCE))
-            both = pl.concat([level, prints.with_columns(row=pl.lit(ENTITY))], how="diagonal")
-            kept.append(both.with_columns(table=pl.lit(table.name)))
-        after = pl.concat(kept, how="diagonal_relaxed").select(self.keeps.names()).cast(self.keeps)
-        return Detection(ordered(*found), after.sort("table", "row", "entity"))
+            if not moves.is_empty():
+                said = _statements(moves, table, interval)
+                found.append(findings_frame(said, self.name, "telemetry_frozen", "source"))
+            level = memory.join(after, on="entity", how="left", maintain_order="left")
+            kept += [self._kept(table, ENTITY, prints), self._kept(table, SOURCE, level)]
+        # In order of table, row and entity as they come, so that the next batch finds each part by bisection.
+        return Detection(ordered(*found), pl.concat(kept, rechunk=True))
+
+    def _kept(self, table: Table, row: str, known: pl.DataFrame) -> pl.DataFrame:
+        said = {"row": row, "table": table.name}
+        return known.select(
+            pl.lit(said[name]).alias(name) if name in said
+            else pl.col(name) if name in known.columns
+            else pl.lit(None, dtype).alias(name)
+            for name, dtype in self.keeps.items()
+        )  # fmt: skip
 
     def _judged(self, changes: pl.DataFrame, before: pl.DataFrame, interval: timedelta) -> pl.DataFrame:
         """Samples of the levels: bad where a source stood too long while its peers moved, good where that ended."""
@@ -116,6 +127,9 @@ class FrozenTelemetry:
         usual = pl.duration(microseconds=(self.usual_gaps * mean_gap).round().cast(pl.Int64))
         rows = changes.with_columns(stood=pl.col("time") - pl.col("stood_since"), limit=pl.max_horizontal(limit, usual))
         still = rows.filter((earlier >= self.changes_minimum) & (pl.col("stood") >= pl.col("limit")))
+        if still.is_empty():
+            nothing = (("peers", pl.Int64()), ("moving_peers", pl.Int64()), ("bad", pl.Boolean()))
+            return still.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in nothing)
         peers = _moving_peers(still.filter(~pl.col("changed")), changes, before)
         moving = pl.col("moving_peers") >= self.peer_share * pl.col("peers")
         return still.join(peers, on=["entity", "time"], how="left", maintain_order="left").with_columns(
@@ -139,13 +153,15 @@ def _told(rows: pl.DataFrame, table: Table, columns: tuple[str, ...]) -> pl.Data
 
 def _instants(rows: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Per source and instant whether anything changed (null: nothing to compare with); and the last fingerprints."""
-    rows = rows.with_columns(earlier=pl.col("fingerprint").shift(1).over("entity"))
-    first = rows.filter(pl.col("earlier").is_null()).drop("earlier")
-    first = first.join(before.rename({"fingerprint": "earlier"}), on="entity", how="left")
-    compared = pl.concat([rows.filter(pl.col("earlier").is_not_null()), first])
-    compared = compared.select("source", "time", changed=pl.col("fingerprint") != pl.col("earlier"))
-    last = rows.group_by("entity").agg(pl.col("fingerprint").last())
-    prints = pl.concat([before.join(last, on="entity", how="anti"), last])
+    rows = together(rows)
+    firsts = rows.select("entity", begins=begins()).with_row_index("row").filter("begins")
+    at, there = located(before["entity"], firsts["entity"])
+    earlier = rows.select(pl.when(~begins()).then(pl.col("fingerprint").shift(1)).alias("earlier"))["earlier"]
+    known = pl.Series(there, dtype=pl.Boolean)
+    earlier = earlier.scatter(firsts["row"].filter(known), before["fingerprint"].gather(at[there]))
+    compared = rows.select("source", "time", changed=pl.col("fingerprint") != earlier)
+    last = rows.filter(ends()).select("entity", "fingerprint").sort("entity")
+    prints = merged(before, last, *located(before["entity"], last["entity"]), by="entity")
     instants = compared.group_by(entity="source", time="time").agg(pl.col("changed").any(ignore_nulls=True))
     return instants.sort("entity", "time"), prints
 
@@ -153,19 +169,22 @@ def _instants(rows: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, p
 def _changes(instants: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Instants with since, changed_at and changes as they stand after each; and the sources' memory."""
     memory = ("since", "changed_at", "changes")
-    rows = instants.join(before.select("entity", *(pl.col(name).alias(f"old_{name}") for name in memory)), on="entity",
-                         how="left", maintain_order="left")  # fmt: skip
-    rows = rows.with_columns(since=pl.coalesce("old_since", pl.col("time").first().over("entity")))
+    known = before.select("entity", *memory)
+    old_names = {name: f"old_{name}" for name in memory}
+    rows = instants.join(known.rename(old_names), on="entity", how="left", maintain_order="left")
+    changed, first = pl.col("changed").fill_null(value=False), pl.col("begins")
+    rows = rows.with_columns(begins=begins(), more=changed.cast(pl.Int64).cum_sum()).with_columns(
+        since=pl.when(first).then(pl.coalesce("old_since", "time")).forward_fill(),
+        counted_before=pl.when(first).then(pl.col("more") - changed.cast(pl.Int64)).forward_fill(),
+    )
+    old = pl.coalesce("old_changed_at", "since")
     rows = rows.with_columns(
-        changed_at=pl.coalesce(
-            pl.when("changed").then("time").forward_fill().over("entity"), "old_changed_at", "since"
-        ),
-        changes=pl.col("old_changes").fill_null(0) + pl.col("changed").cast(pl.Int64).cum_sum().over("entity"),
-    ).with_columns(
-        stood_since=pl.coalesce(pl.col("changed_at").shift(1).over("entity"), "old_changed_at", "since")
-    ).select("entity", "time", "changed", "stood_since", *memory)  # fmt: skip
-    last = rows.group_by("entity").agg(pl.col(*memory).last())
-    return rows, pl.concat([before.join(last, on="entity", how="anti").select("entity", *memory), last])
+        changed_at=pl.when(changed).then("time").when(first).then(old).forward_fill(),
+        changes=pl.col("old_changes").fill_null(0) + pl.col("more") - pl.col("counted_before"),
+    ).with_columns(stood_since=pl.when(first).then(old).otherwise(pl.col("changed_at").shift(1)))
+    last = rows.filter(ends()).select("entity", *memory)
+    after = merged(known, last, *located(known["entity"], last["entity"]), by="entity")
+    return rows.select("entity", "time", "changed", "stood_since", *memory), after
 
 
 def _moving_peers(still: pl.DataFrame, changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:

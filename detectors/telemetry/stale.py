@@ -12,11 +12,13 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
 from detectors.silence import seconds, silences
+from detectors.stats.sorted_state import part
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import Heartbeat, Maintenance
 from schemas.tables import TABLES, Table
 
 SAMPLED = tuple(table for table in TABLES if table.interval_seconds and table.schema is not Heartbeat)
+IN_ORDER = tuple(sorted(SAMPLED, key=lambda table: table.name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,28 +72,46 @@ class StaleTelemetry:
         carried = state.filter(pl.col("table").is_null()).select(PLAN_COLUMNS.names())
         plans = pl.concat([carried, windows(tables[Maintenance])])
         spread_plans = spread(plans, context.topology)
-        found, kept, limits, silent = [], [], [timedelta(0)], []
-        for table in SAMPLED:
-            interval_seconds = context.intervals_seconds.get(table.name, table.interval_seconds or 0.0)
-            limit = timedelta(seconds=max(self.silence_seconds, self.silence_intervals * interval_seconds))
-            limits.append(limit)
-            before = state.filter(table=table.name).select("source", "time", "told")
-            rows = tables[table.schema].select(time=table.time, source=table.source, told=pl.lit(False))
-            gaps, after = silences(rows, before, by=["source"], now=context.now, limit=limit)
-            gaps = _judged(gaps, spread_plans, limit)
-            found.append(_statements(gaps, table, limit, timedelta(seconds=interval_seconds)))
-            silent.append(gaps.filter(~pl.col("meant")).select("at", "host", "until"))
-            kept.append(_told(after, gaps).with_columns(table=pl.lit(table.name)))
-        kept.append(still_needed(plans, context.now, max(limits)))
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        hosts = pl.concat([state["source"], after["source"]]).drop_nulls().str.split("/").list.first().n_unique()
-        said = self._outages(pl.concat(found, how="diagonal"), pl.concat(silent), hosts)
-        return Detection(ordered(findings_frame(said, self.name, "telemetry_stale", "source")), after.sort(pl.all()))
+        limits = {table.name: self._limit(table, context) for table in IN_ORDER}
+        before = state.filter(pl.col("table").is_not_null())
+        found, silent, kept, is_same = [], [], [], True
+        for table in IN_ORDER:
+            limit, rows, known = limits[table.name], tables[table.schema], part(before, "table", table.name)
+            if rows.is_empty() and not _is_due(known, limit, context.now):
+                kept.append(known)
+                continue
+            is_same = False
+            rows = rows.select(time=table.time, source=table.source, told=pl.lit(False))
+            known = known.select("source", "time", "told")
+            gaps, after = silences(rows, known, by="source", now=context.now, limit=limit)
+            if not gaps.is_empty():
+                gaps = _judged(gaps, spread_plans, limit)
+                found.append(_statements(gaps, table, limit, _interval(table, context)))
+                silent.append(gaps.filter(~pl.col("meant")).select("at", "host", "until"))
+                after = _told(after, gaps)
+            empty_plan = (pl.lit(None, dtype).alias(name) for name, dtype in PLAN_COLUMNS.items())
+            kept.append(after.select(pl.lit(table.name).alias("table"), "source", "time", "told", *empty_plan))
+        lasting = still_needed(plans, context.now, max(limits.values()))
+        if is_same and lasting.equals(carried):
+            return Detection(ordered(), state)
+        lasting = pl.concat([pl.DataFrame(schema=self.keeps), lasting], how="diagonal")
+        # In order of table and source, so that the next batch finds each table by bisection.
+        after = pl.concat([lasting, *kept], rechunk=True)
+        if not found:
+            return Detection(ordered(), after)
+        said = self._outages(pl.concat(found, how="diagonal"), pl.concat(silent), before, after)
+        return Detection(ordered(findings_frame(said, self.name, "telemetry_stale", "source")), after)
 
-    def _outages(self, said: pl.DataFrame, silent: pl.DataFrame, hosts: int) -> pl.DataFrame:
+    def _limit(self, table: Table, context: Context) -> timedelta:
+        return max(timedelta(seconds=self.silence_seconds), self.silence_intervals * _interval(table, context))
+
+    def _outages(
+        self, said: pl.DataFrame, silent: pl.DataFrame, before: pl.DataFrame, after: pl.DataFrame
+    ) -> pl.DataFrame:
         """Begins with the code and severity of an outage where the sources of many hosts have fallen silent by then."""
         if silent["host"].n_unique() < self.outage_hosts:
             return said
+        hosts = pl.concat([before["source"], after["source"]]).drop_nulls().str.split("/").list.first().n_unique()
         begins = said.filter("active").sort("time", maintain_order=True)
         many = pl.Series("many", _silent_hosts(begins["time"].to_list(), silent, self.outage_seconds), pl.Int64)
         begins = begins.with_columns(many).with_columns(
@@ -100,6 +120,15 @@ class StaleTelemetry:
             .then(pl.lit("page")).otherwise("severity"),
         )  # fmt: skip
         return pl.concat([begins.drop("many"), said.filter(~pl.col("active"))])
+
+
+def _interval(table: Table, context: Context) -> timedelta:
+    return timedelta(seconds=context.intervals_seconds.get(table.name, table.interval_seconds or 0.0))
+
+
+def _is_due(known: pl.DataFrame, limit: timedelta, now: datetime) -> bool:
+    """Whether a silence of which nothing has been told is longer than the limit."""
+    return bool((known.filter(~pl.col("told"))["time"] + limit < now).any())
 
 
 def _silent_hosts(instants: list[datetime], silent: pl.DataFrame, within_seconds: float) -> list[int]:

@@ -2,7 +2,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.stats.sorted_state import beside, places, with_new, with_rows
+from detectors.stats.sorted_state import beside, interleaved, part, places, with_new, with_rows
 
 names = st.lists(st.sampled_from([f"leaf-{n}:{m}" for n in range(4) for m in range(4)]), unique=True, max_size=12)
 some = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -50,3 +50,19 @@ def test_columns_beside_are_null_where_there_are_none(before, more):
     other = state_of(more, "more").rename({"value": "other"})
     found = dict(zip(sorted(before), beside(state_of(before, "old"), other)["other"], strict=True))
     assert found == {entity: as_dict(other).get(entity) for entity in before}
+
+
+@some
+@given(kinds=st.lists(st.sampled_from("abc"), max_size=9), asked=st.sampled_from("abcd"))
+def test_a_part_is_what_a_filter_would_find(kinds, asked):
+    state = pl.concat(
+        [pl.DataFrame({"row": [kind]}) for kind in sorted(kinds)] or [pl.DataFrame(schema={"row": pl.String})]
+    )
+    assert part(state, "row", asked).equals(state.filter(row=asked))
+
+
+@some
+@given(many=names, few=names)
+def test_a_few_samples_come_in_their_places_among_the_others(many, few):
+    both = interleaved(*(state_of(each, "x").with_columns(time=pl.lit(0)) for each in (many, few)))
+    assert both["entity"].to_list() == sorted([*many, *few])
