@@ -21,6 +21,7 @@ from detectors.fabric.link_flap import LinkFlap
 from detectors.fabric.optic_power import ReceivePowerTrend
 from detectors.fabric.slow_hop import SlowHop
 from detectors.fabric.switch_lost import SwitchLost
+from detectors.fabric.worse_after_flap import WorseAfterFlap
 from detectors.fiber.event_loss import EventLoss
 from detectors.fiber.macrobend import Macrobend
 from detectors.gpu.absent import GpuAbsent
@@ -73,6 +74,7 @@ CATALOG: tuple[Detector, ...] = (
     BitErrors(),
     FecTail(),
     ErrorOrigin(),
+    WorseAfterFlap(),
     FiberBend(),
     LaserAging(),
     SlowHop(),
@@ -113,6 +115,7 @@ ROWS_ALONE: frozenset[str] = frozenset({
     "coolant.air", "coolant.chemistry", "coolant.flow_restricted", "coolant.heat_exchanger", "fabric.bit_errors",
     "fabric.congestion", "fabric.contaminated_connector", "fabric.error_origin", "fabric.fec_tail",
     "fabric.fiber_bend", "fabric.laser_aging", "fabric.link_flap", "fabric.optic_power", "fabric.slow_hop",
+    "fabric.worse_after_flap",
     "fiber.event_loss", "fiber.macrobend", "gpu.clock_loss", "gpu.pcie_link", "gpu.power_brake", "gpu.row_remap",
     "gpu.thermal_throttle", "hardware.health", "power.breaker_load", "power.sag", "telemetry.clock_skew",
     "telemetry.frozen", "telemetry.saturated", "telemetry.stuck_counter",
