@@ -31,6 +31,25 @@ def clean_ends(job_events: pl.DataFrame, grace: timedelta) -> pl.DataFrame:
     )
 
 
+def staying(job_events: pl.DataFrame, grace: timedelta) -> pl.DataFrame:
+    """Plans of kind "stays": a restart that names its members leaves their nodes in the job."""
+    named = job_events.filter((pl.col("kind") == "restart") & (pl.col("members").list.len() > 0))
+    nodes = named.select(
+        "time", node=pl.col("members").list.eval(pl.element().str.split("/").list.first()).list.unique()
+    )
+    return nodes.explode("node", empty_as_null=False).select(
+        pl.lit("stays").alias("kind"), pl.col("node").alias("entity"), starts_at="time", ends_at=pl.col("time") + grace
+    )
+
+
+def stays(judged: pl.DataFrame, plans: pl.DataFrame) -> pl.Series:
+    """Whether each row's node was named by a restart and spoke after it (`time`), so that the restart is no excuse."""
+    rows = judged.select("node", "time").with_row_index("row_number")
+    named = rows.join(plans.filter(kind="stays"), left_on="node", right_on="entity")
+    found = named.filter(pl.col("time") > pl.col("starts_at"))["row_number"]
+    return rows.select(stays=pl.col("row_number").is_in(found.implode()))["stays"]
+
+
 def still_needed(plans: pl.DataFrame, now: datetime, limit: timedelta) -> pl.DataFrame:
     """The plans that a deadline at or after `now`, looking back by `limit`, can still touch."""
     return plans.filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > now - limit)).unique().sort(pl.all())

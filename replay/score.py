@@ -29,7 +29,8 @@ class CauseScore:
     right cause. top_1, top_3: of the detected, the share with a right root first, or among the first three. late:
     named, but after the deadline. member_recall: true members that the incident names, over the true members.
     incidents_per_fault: of the detected, first and duplicates. before_hard_failure: of the faults that end in one, the
-    share named before it; lead_p50_seconds: by how much, of those.
+    share named before it; lead_p50_seconds: by how much, of those. abrupt: of the detected, those without a hard
+    failure to come and without a deadline longer than DEADLINE_SECONDS_MINIMUM: others grow, or tell by repetition.
     """
 
     cause: str
@@ -51,6 +52,8 @@ class CauseScore:
     member_recall: float | None
     onset_to_detection_p50_seconds: float | None
     onset_to_detection_p95_seconds: float | None
+    abrupt_p50_seconds: float | None = None
+    abrupt_p95_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,7 @@ class _Match:
     cause: str
     first: Incident | None
     in_time: bool
+    abrupt: bool
     seconds: float
     duplicates: int
     first_root_right: bool
@@ -220,6 +224,7 @@ def _match(fault: Mapping[str, Any], mine: Sequence[Incident], deadline: float) 
         cause=fault["cause"],
         first=first,
         in_time=first is not None and seconds <= deadline,
+        abrupt=deadline <= DEADLINE_SECONDS_MINIMUM and failed_at is None,
         seconds=seconds,
         duplicates=max(0, len(mine) - 1),
         first_root_right=first is not None and first.roots[0] in fault["roots"],
@@ -234,6 +239,7 @@ def _cause_score(cause: str, matches: Sequence[_Match], *, said: int, false: int
     detected = [match for match in matches if match.in_time]
     recalls = [match.member_recall for match in detected if match.member_recall is not None]
     seconds = [match.seconds for match in detected]
+    abrupt = [match.seconds for match in detected if match.abrupt]
     leads = [match.lead_seconds for match in matches if match.lead_seconds is not None]
     ahead = [lead for lead in leads if lead > 0]
     return CauseScore(
@@ -256,4 +262,6 @@ def _cause_score(cause: str, matches: Sequence[_Match], *, said: int, false: int
         member_recall=float(np.mean(recalls)) if recalls else None,
         onset_to_detection_p50_seconds=float(np.percentile(seconds, 50)) if seconds else None,
         onset_to_detection_p95_seconds=float(np.percentile(seconds, 95)) if seconds else None,
+        abrupt_p50_seconds=float(np.percentile(abrupt, 50)) if abrupt else None,
+        abrupt_p95_seconds=float(np.percentile(abrupt, 95)) if abrupt else None,
     )

@@ -36,6 +36,7 @@ class Draw:
     the scenario's time. deadline_seconds: in which it must be said, at least 60. hard_failure: the parameter that says
     how long after its beginning the damage is done. tuning, reported: parameter -> [low, high] or a list of words.
     beside: disturbances around it, each with before_seconds. every_seconds: a background comes back that often.
+    once: at most once a run, where its root is always the same: what comes back within minutes is one incident.
     """
 
     fault: str
@@ -50,6 +51,7 @@ class Draw:
     beside: tuple[Mapping[str, Any], ...] = ()
     before_seconds: int = 0
     every_seconds: int | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +218,10 @@ def _chosen(faults: Sequence[Draw], count: int, drawn: np.random.Generator) -> l
         order = np.concatenate([drawn.permutation(len(faults)) for _ in range(rounds)])[:count]
     else:
         order = drawn.choice(len(faults), count, p=weights / weights.sum())
+        for place, index in enumerate(order):
+            if faults[index].once and index in order[:place]:
+                others = weights * [not draw.once for draw in faults]
+                order[place] = drawn.choice(len(faults), p=others / others.sum())
     return [faults[index] for index in order]
 
 

@@ -64,9 +64,9 @@ class GpuAbsent:
         nodes = tables[Gpu].select("time", id="node", since=pl.lit(None, UTC_MICROSECONDS))
         nodes_before = state.filter(row=NODE).select("id", "time", "since")
         gaps, slots_after = silences(
-            slots, state.filter(row=SLOT).select("id", "time", "told"), by=["id"], now=context.now, limit=limit
+            slots, state.filter(row=SLOT).select("id", "time", "told"), by="id", now=context.now, limit=limit
         )
-        node_gaps, nodes_after = silences(nodes, nodes_before, by=["id"], now=context.now, limit=limit)
+        node_gaps, nodes_after = silences(nodes, nodes_before, by="id", now=context.now, limit=limit)
         returns = returned(nodes_before, node_gaps, by="id").select("time", node="id")
         last_return = returns.group_by(id="node").agg(since=pl.col("time").max())
         gaps = gaps.with_columns(node=pl.col("id").str.split("/").list.first())
@@ -88,7 +88,10 @@ class GpuAbsent:
             still_needed(plans, context.now, limit).with_columns(row=pl.lit(PLAN)),
         ]
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(findings_frame(said, self.name, "gpu_fallen_off_bus", "gpu")), after.sort(pl.all()))
+        return Detection(
+            ordered(findings_frame(said, self.name, "gpu_fallen_off_bus", "gpu")),
+            after.sort("row", "id", *PLAN_COLUMNS),
+        )
 
 
 def _begun(alone: pl.DataFrame, plans: pl.DataFrame, limit: timedelta, context: Context) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from schemas.gpu import (
 )
 
 PENDING, BASELINE, LEVEL = "pending", "baseline", "level"
-MEMORY = ("seen", "normal", "now", "flow_normal", "flow_now", "calm_seconds")
+MEMORY = ("seen", "watts", "normal", "now", "flow_normal", "flow_now", "calm_seconds")
 SLOWED = CLOCKS_EVENT_SOFTWARE_THERMAL | CLOCKS_EVENT_HARDWARE_THERMAL | CLOCKS_EVENT_HARDWARE_SLOWDOWN
 SEEN = (
     "kelvin_per_watt", "normal_kelvin_per_watt", "drift_share", "peers_drift_share", "flow_share",
@@ -36,7 +36,9 @@ class ThermalResistance:
 
     What it looks like: at the same power and inlet the GPU stands higher above the coolant than it used to. The
     resistance R = (GPU - inlet) / power, in K/W, takes load and inlet out of the temperature (domain.md 4.6: the best
-    single feature of a plate), so weeks of drift show that the temperature itself hides.
+    single feature of a plate), so weeks of drift show that the temperature itself hides. A plate answers a step of
+    power like a resistance with a capacity, so the power that its temperature goes by is the exponential mean over
+    `plate_seconds`: a GPU whose power has just fallen is warm, not clogged.
     Formula: normal = mean of the GPU's own first `learn_samples` samples; it keeps out what is `drift_share` * 0.8 off,
     and afterwards follows only downwards (a plate was cleaned), over a day. now = exponential mean over `now_seconds`.
     drift = now / normal, over the median of the same of the GPUs of its host, which have the same coolant and the same
@@ -48,8 +50,9 @@ class ThermalResistance:
     or while the host's median is itself off by `drift_share` say nothing: the first drown in whole degrees, the others
     have detectors of their own.
     Defaults: 0.1 is 3 K of the 30 K at 700 W, with 22 K left to the limit. Readings are whole degrees (1 % of 30 K),
-    so 30 s of samples make 0.6 %. 360 samples at one in 10 s are an hour under load. 10 K, 60 s, 600 s, ratio 1.5
-    (boards of one kind spread by 7 %): assumptions.
+    so 30 s of samples make 0.6 %. 22 s: 0.044 K/W times 510 J/K (domain.md 4.6; the capacity is an assumption). 360
+    samples at one in 10 s are an hour under load. 10 K, 60 s, 600 s, ratio 1.5 (boards of one kind spread by 7 %):
+    assumptions.
     Cannot see: an idle GPU; a plate that clogged before the stream began and by less than `peers_ratio`; all plates of
     a host at once; which of plate, paste or branch where plates have no flow meter.
     """
@@ -62,6 +65,7 @@ class ThermalResistance:
     rise_minimum_kelvin: float = 10.0
     every_seconds: float = 10.0
     now_seconds: float = 30.0
+    plate_seconds: float = 22.0
     normal_seconds: float = 86_400.0
     sustained_seconds: float = 60.0
     clear_seconds: float = 600.0
@@ -94,7 +98,7 @@ class ThermalResistance:
             baseline, level = settled.filter(row=BASELINE), settled.filter(row=LEVEL)
             walked, memory = scan(
                 self._resistances(sampled.gpus), baseline.select("entity", "time", *MEMORY),
-                inputs=("kelvin_per_watt", "flow", "slowed"), memory=MEMORY,
+                inputs=("rise", "watts", "flow", "slowed"), memory=MEMORY,
                 outputs=("normal", "now", "flow_share", "calm_seconds"), step=self._step,
             )  # fmt: skip
             changes, level = levels(
@@ -110,17 +114,19 @@ class ThermalResistance:
         return Detection(self._findings(changes), after.select(self.keeps.names()))
 
     def _resistances(self, samples: pl.DataFrame) -> pl.DataFrame:
-        """entity, time, kelvin_per_watt, flow and readings of the samples that are worth judging."""
+        """entity, time, rise, watts, flow and readings of the samples that are worth judging."""
         rise = pl.col("temperature_celsius") - pl.col("inlet_celsius")
         slowed = (pl.col("clocks_event_reasons") & SLOWED).fill_null(0) != 0
         worth = (rise >= self.rise_minimum_kelvin) & (pl.col("power_watts") > 0)
         return samples.filter(worth).with_columns(
-            GPU_ID, kelvin_per_watt=rise / pl.col("power_watts"), flow="flow_liters_per_minute",
+            GPU_ID, rise=rise, watts="power_watts", flow="flow_liters_per_minute",
             slowed=slowed.cast(pl.Float64),
         ).sort("entity", "time")  # fmt: skip
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
-        value, flow, elapsed = sample["kelvin_per_watt"], sample["flow"], sample["elapsed_seconds"]
+        flow, elapsed = sample["flow"], sample["elapsed_seconds"]
+        watts = toward(memory["watts"], sample["watts"], weight_of(elapsed, self.plate_seconds))
+        value = sample["rise"] / watts
         seen, normal = np.nan_to_num(memory["seen"]), memory["normal"]
         slowed = sample["slowed"] == 1
         # One that has never been slowed has been calm for ever.
@@ -138,7 +144,7 @@ class ThermalResistance:
         flow_normal = np.where(known, toward(usual, flow, np.where(learns, 1 / (seen + 1), 0.0)), usual)
         normal_after = toward(normal, value, weight)
         after = {
-            "seen": seen + learns, "normal": normal_after, "now": now, "flow_normal": flow_normal,
+            "seen": seen + learns, "watts": watts, "normal": normal_after, "now": now, "flow_normal": flow_normal,
             "flow_now": flow_now, "calm_seconds": calm,
         }  # fmt: skip
         told = np.where(seen + 1 >= self.known_samples, normal_after, np.nan)

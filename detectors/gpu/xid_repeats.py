@@ -25,10 +25,11 @@ class XidRepeats:
     classifiers call them benign; but when 13 names the same texture processing cluster (GPC and TPC in the line) again,
     or 31 the same GPU, within a day, NVIDIA's workflows for both ask for field diagnostics.
     Formula: lines of one code and place less than `occurrence_seconds` apart are one occurrence. An occurrence is
-    judged that long after its first line; when the same code was logged of `application_gpus` or more GPUs within that
-    time before or after, a program crashed and it does not count. `repeats` that count, each within `window_seconds`
-    of the one before, are a ticket for the GPU; it ends `window_seconds` after the last one.
-    Defaults: 2 in 24 h, NVIDIA's workflows 13 and 31. 60 s, as a crash logs a line per processor at once. 3 GPUs: one
+    judged `company_seconds` after its first line; when the same code was logged of `application_gpus` or more GPUs in
+    `occurrence_seconds` before or until then, a program crashed and it does not count. `repeats` that count, each
+    within `window_seconds` of the one before, are a ticket for the GPU; it ends `window_seconds` after the last one.
+    Defaults: 2 in 24 h, NVIDIA's workflows 13 and 31. 60 s, as a crash logs a line per processor at once; 45 s, as
+    ranks that run one program meet its error in one step (assumptions). 3 GPUs: one
     program error shows on every rank (77 healthy nodes were flagged after one crash: NVSentinel pull request 1629).
     Cannot see: a 13 whose line names no GPC and TPC; a sick GPU in a job of one or two GPUs whose program is wrong,
     from the program; errors that never pause for `occurrence_seconds` (they are one).
@@ -37,6 +38,7 @@ class XidRepeats:
     repeats: int = 2
     window_seconds: float = 86_400.0
     occurrence_seconds: float = 60.0
+    company_seconds: float = 45.0
     application_gpus: int = 3
 
     @property
@@ -61,21 +63,22 @@ class XidRepeats:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         apart, window = timedelta(seconds=self.occurrence_seconds), timedelta(seconds=self.window_seconds)
+        waits = timedelta(seconds=self.company_seconds)
         fresh, lines_after = _occurrences(_lines(tables[GpuEvent]), state.filter(row=RECENT), apart)
         known = state.filter(row=OPEN).select(*KEY, "time", "message", "count")
         starts = pl.concat([known, fresh.with_columns(count=pl.lit(None, pl.Int64))])
-        due = pl.col("time") + apart < context.now
-        judged = starts.with_columns(gpus=_gpus_around(starts, apart)).filter(due & pl.col("count").is_null())
+        due = pl.col("time") + waits < context.now
+        judged = starts.with_columns(gpus=_gpus_around(starts, apart, waits)).filter(due & pl.col("count").is_null())
         own = judged.filter((pl.col("gpus") < self.application_gpus) & (pl.col("place") != UNKNOWN_PLACE))
         places = _runs(own.with_columns(count=pl.lit(1, pl.Int64)), state.filter(row=PLACE), KEY, window)
         places = places.with_columns(count=pl.col("count").cum_sum().over([*KEY, "run"]))
         sure = places.filter(~pl.col("carried") & (pl.col("count") >= self.repeats))
-        levels = _runs(sure.with_columns(time=pl.col("time") + apart), state.filter(row=LEVEL), ["entity"], window)
+        levels = _runs(sure.with_columns(time=pl.col("time") + waits), state.filter(row=LEVEL), ["entity"], window)
         over = pl.coalesce("next", pl.lit(context.now)) - pl.col("time") > window
         said = self._said(levels.filter("fresh"), levels.filter(over).with_columns(time=pl.col("time") + window))
-        waits = starts.with_columns(count=pl.when(due).then(pl.lit(1, pl.Int64)))
+        told = starts.with_columns(count=pl.when(due).then(pl.lit(1, pl.Int64)))
         kept = [
-            waits.filter(pl.col("time") + 3 * apart >= context.now).with_columns(row=pl.lit(OPEN)),
+            told.filter(pl.col("time") + 3 * apart >= context.now).with_columns(row=pl.lit(OPEN)),
             lines_after.filter(pl.col("time") + apart >= context.now).with_columns(row=pl.lit(RECENT)),
             places.filter(pl.col("next").is_null() & (pl.col("time") + window + 2 * apart >= context.now)).with_columns(
                 row=pl.lit(PLACE)
@@ -117,8 +120,8 @@ def _occurrences(lines: pl.DataFrame, recent: pl.DataFrame, apart: timedelta) ->
     return fresh.select(*KEY, "time", "message"), last
 
 
-def _gpus_around(starts: pl.DataFrame, apart: timedelta) -> pl.Series:
-    """Of how many GPUs the code was logged within `apart` of each occurrence, its own included."""
+def _gpus_around(starts: pl.DataFrame, apart: timedelta, waits: timedelta) -> pl.Series:
+    """Of how many GPUs the code was logged from `apart` before to `waits` after each occurrence, its own included."""
     rows = starts.with_row_index("number").sort("xid", "entity", "time")
     own_before = pl.col("time") - pl.col("time").shift(1).over("xid", "entity") <= apart
     firsts = rows.filter(~own_before.fill_null(value=False))
@@ -126,7 +129,7 @@ def _gpus_around(starts: pl.DataFrame, apart: timedelta) -> pl.Series:
     for code in (GRAPHICS_EXCEPTION, PAGE_FAULT):
         times = firsts.filter(xid=code)["time"].sort()
         here = rows.filter(xid=code)
-        until = times.search_sorted(here["time"] + apart, side="right").cast(pl.Int64)
+        until = times.search_sorted(here["time"] + waits, side="right").cast(pl.Int64)
         since = times.search_sorted(here["time"] - apart, side="left").cast(pl.Int64)
         counted = counted.scatter(here["number"], until - since)
     return counted

@@ -1,8 +1,9 @@
 """Jobs whose every rank beats while no step ends: they hang in a collective."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import dataframely as dy
 import polars as pl
@@ -11,12 +12,15 @@ from detectors.contract import Context, Detection, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
 from detectors.job.progress import PROGRESS_COLUMNS, progress
 from detectors.silence import intervals, seconds
+from schemas.columns import UTC_MICROSECONDS
 from schemas.gpu import Gpu
 from schemas.job import Heartbeat, JobEvent
 
 RANK, SLOT, JOB = "rank", "slot", "job"
 RANK_COLUMNS = ("entity", "job", "step", "time")
+TOLD = ("asked", "told", "limit_seconds", "evidence")
 SUSPECTS_MAXIMUM = 8
+Verdict = tuple[int, bool, str, datetime, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +35,14 @@ class JobHang:
     at least `minimum_seconds` and at most `unproven_seconds`. So the stalls that a job is used to (checkpoints,
     evaluation) are no hangs. A start, stop or restart begins anew, and the first three steps after it are not judged:
     compilation takes as long as it takes. Ends with the next step, stop or restart.
-    The evidence names who is behind: ranks whose step is lower, or GPUs idle while most of the job's are busy.
+    The evidence names who is behind: ranks whose step is lower, or GPUs idle while most of the job's are busy. Where
+    somebody is, and `spinning_share` of the job's GPUs are busy, as read after the step was due, the job is not waited
+    for so long: L = max(`suspect_seconds`, `suspect_steps` * the last step's duration, `suspect_pauses` * the longest
+    pause), once it has a checkpoint behind it. A rank that writes alone while all others wait looks the same, and its
+    pauses are known by then.
     Defaults: 10 steps; 300 s, half the watchdog; 60 s and 3 pauses, as three times the worst ever seen is no jitter.
-    0.9: a rank that does not beat either is job.heartbeat's.
+    0.9: a rank that does not beat either is job.heartbeat's. With a suspect 15 s, 3 steps, 1.5 pauses and 0.75:
+    assumptions.
     Cannot see: jobs that do not say their step; why (the suspects are a hint); a stop that is not announced, if the
     processes beat on.
     """
@@ -43,6 +52,10 @@ class JobHang:
     minimum_seconds: float = 60.0
     pauses: float = 3.0
     beating_share: float = 0.9
+    suspect_seconds: float = 15.0
+    suspect_steps: float = 3.0
+    suspect_pauses: float = 1.5
+    spinning_share: float = 0.75
 
     @property
     def name(self) -> str:
@@ -54,11 +67,15 @@ class JobHang:
 
     @property
     def keeps(self) -> pl.Schema:
-        """Per rank its last beat, per GPU its last utilization, per job its last progress (PROGRESS_COLUMNS)."""
+        """Per rank its last beat, per GPU its last utilization, per job its last progress (PROGRESS_COLUMNS).
+
+        asked: the pause of the job has been looked at for suspects, and had none. told: whether it hangs.
+        """
         return pl.Schema(
             {
                 "row": pl.String(), "entity": pl.String(), "step": pl.Int64(), "utilization_percent": pl.Float64(),
-                **PROGRESS_COLUMNS, "told": pl.Boolean(), "evidence": pl.String(),
+                **PROGRESS_COLUMNS, "asked": pl.Boolean(), "told": pl.Boolean(), "limit_seconds": pl.Float64(),
+                "evidence": pl.String(),
             }
         )  # fmt: skip
 
@@ -69,25 +86,18 @@ class JobHang:
         ranks = state.filter(row=RANK).select(RANK_COLUMNS)
         slots = state.filter(row=SLOT).select("entity", "time", "utilization_percent")
         jobs = state.filter(row=JOB)
-        timeline = progress(beats, ranks, tables[JobEvent], jobs.select(*PROGRESS_COLUMNS, "told", "evidence"))
-        timeline = (
-            timeline.with_row_index("number")
-            .with_columns(limit_seconds=self._limit())
-            .with_columns(at=pl.col("time") + _span(pl.col("limit_seconds")))
-        )
-        end = pl.coalesce("next", pl.lit(context.now))
-        unjudged = pl.col("told").is_null() & (pl.col("changes") >= 3) & (pl.col("at") < end)
+        timeline = progress(beats, ranks, tables[JobEvent], jobs.select(*PROGRESS_COLUMNS, *TOLD))
+        timeline = timeline.with_row_index("number").with_columns(at=pl.lit(None, UTC_MICROSECONDS))
         heard = pl.concat([ranks, beats.select(RANK_COLUMNS)])
         used = pl.concat([slots, tables[Gpu].select(GPU_ID, "time", "utilization_percent")])
         margin = intervals(3, context.intervals_seconds["heartbeat"])
-        verdicts = [self._verdict(row, heard, used, margin) for row in timeline.filter(unjudged).iter_rows(named=True)]
-        judged = pl.DataFrame(
-            verdicts, schema={"number": timeline.schema["number"], "hangs": pl.Boolean(), "seen": pl.String()},
-            orient="row",
-        )  # fmt: skip
-        timeline = timeline.join(judged, on="number", how="left", maintain_order="left").with_columns(
-            told=pl.coalesce("told", "hangs"), evidence=pl.coalesce("evidence", "seen")
-        )
+        end = pl.coalesce("next", pl.lit(context.now))
+        for limit, asks in ((self._suspect_limit(), True), (self._limit(), False)):
+            waits = pl.col("told").is_null() & (pl.col("changes") >= 3) & (pl.col("asked").is_null() if asks else True)
+            timeline = timeline.with_columns(limit_now=limit).with_columns(at_now=pl.col("time") + _span(limit))
+            due = timeline.filter(waits & (pl.col("at_now") < end).fill_null(value=False))
+            verdicts = [self._verdict(row, heard, used, margin, asks=asks) for row in due.iter_rows(named=True)]
+            timeline = _with_verdicts(timeline, verdicts, asks=asks)
         last = timeline.filter(pl.col("next").is_null() & ~pl.col("stopped"))
         kept = [
             heard.group_by("entity", maintain_order=True).last().with_columns(row=pl.lit(RANK)),
@@ -97,41 +107,73 @@ class JobHang:
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
         return Detection(ordered(findings_frame(_said(timeline), self.name, "job_hang", "job")), after.sort(pl.all()))
 
+    def _suspect_limit(self) -> pl.Expr:
+        """Null where the job's own pauses are not known yet."""
+        usual = pl.max_horizontal(
+            self.suspect_steps * pl.col("step_seconds"), self.suspect_pauses * pl.col("longest_seconds")
+        )
+        return pl.when("proven").then(usual.clip(self.suspect_seconds, self.unproven_seconds))
+
     def _limit(self) -> pl.Expr:
         usual = (self.pauses * pl.col("longest_seconds")).clip(self.minimum_seconds, self.unproven_seconds)
         pause = pl.when("proven").then(usual.fill_null(self.minimum_seconds)).otherwise(self.unproven_seconds)
         return pl.max_horizontal(self.steps * pl.col("step_seconds"), pause)
 
     def _verdict(
-        self, row: Mapping[str, object], heard: pl.DataFrame, used: pl.DataFrame, margin: timedelta
-    ) -> tuple[object, bool, str]:
-        """Whether the job hangs at the instant `at`, and what is seen of its ranks then."""
-        at = row["at"]
-        assert isinstance(at, datetime)
+        self, row: Mapping[str, Any], heard: pl.DataFrame, used: pl.DataFrame, margin: timedelta, *, asks: bool
+    ) -> Verdict:
+        """Whether the job hangs at the instant `at_now`, and what is seen of its ranks then. asks: only with suspects,
+        as read after the step was due.
+        """
+        at: datetime = row["at_now"]
+        due = row["time"] + timedelta(seconds=row["step_seconds"] or 0.0) if asks else row["time"]
         ranks = heard.filter(pl.col("time") <= at).group_by("entity", maintain_order=True).last()
         ranks = ranks.filter(job=row["job"])
         beating = ranks.filter(pl.col("time") > at - margin)
         behind = beating.filter(pl.col("step") < pl.col("step").max())["entity"].to_list()
         busy = used.filter(pl.col("time") <= at).group_by("entity", maintain_order=True).last()
-        busy = busy.filter(pl.col("utilization_percent").is_not_null()).join(beating, on="entity", how="semi")
+        busy = busy.filter(pl.col("utilization_percent").is_not_null() & (pl.col("time") > due))
+        busy = busy.join(beating, on="entity", how="semi")
         idle = busy.filter(pl.col("utilization_percent") < 10)["entity"].to_list()
+        spins = (busy["utilization_percent"] >= 90).sum() >= self.spinning_share * beating.height
         few = (names for names in (behind, idle) if 0 < len(names) <= max(1, beating.height // 4))
         suspects = sorted({name for names in few for name in names})[:SUSPECTS_MAXIMUM]
         nodes = sorted({entity.split("/")[0] for entity in beating["entity"]})
         seen = pl.DataFrame(
             {
-                "job": [row["job"]], "last_step_change_at": [row["time"]], "limit_seconds": [row["limit_seconds"]],
+                "job": [row["job"]], "last_step_change_at": [row["time"]], "limit_seconds": [row["limit_now"]],
                 "ranks_beating": [beating.height], "ranks": [ranks.height], "step": [beating["step"].max()],
                 "suspects": [suspects], "nodes": [nodes],
             },
             schema_overrides={"suspects": pl.List(pl.String)},
         ).select(pl.struct(pl.all()).struct.json_encode()).item()  # fmt: skip
-        return row["number"], beating.height >= self.beating_share * ranks.height > 0, seen
+        hangs = beating.height >= self.beating_share * ranks.height > 0
+        return row["number"], hangs and (not asks or (spins and bool(suspects))), seen, at, row["limit_now"]
+
+
+def _with_verdicts(timeline: pl.DataFrame, verdicts: Sequence[Verdict], *, asks: bool) -> pl.DataFrame:
+    """The timeline with what has been found. One that was looked at for suspects and has none is only `asked`."""
+    schema = {"number": timeline.schema["number"], "hangs": pl.Boolean(), "seen": pl.String()}
+    schema |= {"found_at": timeline.schema["time"], "found_limit": pl.Float64()}
+    judged = pl.DataFrame(verdicts, schema=schema, orient="row")
+    found = timeline.join(judged, on="number", how="left", maintain_order="left")
+    says = pl.col("hangs").fill_null(value=False) if asks else pl.col("hangs").is_not_null()
+    return found.with_columns(
+        asked=pl.coalesce("asked", ~pl.col("hangs")) if asks else pl.col("asked"),
+        told=pl.coalesce("told", pl.when(says).then("hangs")),
+        evidence=pl.coalesce("evidence", pl.when(says).then("seen")),
+        at=pl.when(says).then("found_at").otherwise("at"),
+        limit_seconds=pl.when(says).then("found_limit").otherwise("limit_seconds"),
+    ).drop("hangs", "seen", "found_at", "found_limit", "limit_now", "at_now")
 
 
 def _said(timeline: pl.DataFrame) -> pl.DataFrame:
     hangs = timeline.filter(pl.col("told").fill_null(value=False))
-    begins = hangs.filter("hangs").with_columns(since="time").with_columns(time=pl.col("at"), active=pl.lit(True))
+    begins = (
+        hangs.filter(pl.col("at").is_not_null())
+        .with_columns(since="time")
+        .with_columns(time=pl.col("at"), active=pl.lit(True))
+    )
     ends = (
         hangs.filter(pl.col("next").is_not_null())
         .with_columns(since="time")

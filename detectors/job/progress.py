@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from detectors.stats.adjacent import begins, together
 from schemas.columns import UTC_MICROSECONDS
 
 PROGRESS_COLUMNS = pl.Schema(
@@ -27,10 +28,8 @@ def progress(beats: pl.DataFrame, ranks: pl.DataFrame, events: pl.DataFrame, bef
          told.with_columns(carried=pl.lit(False))],
         how="diagonal",
     )  # fmt: skip
-    same = (pl.col("step") == pl.col("step").shift(1).over("entity")) & (
-        pl.col("job") == pl.col("job").shift(1).over("entity")
-    )
-    moved = line.filter(~pl.col("carried") & ~same.fill_null(value=False))
+    same = (pl.col("step") == pl.col("step").shift(1)) & (pl.col("job") == pl.col("job").shift(1))
+    moved = together(line).filter(~pl.col("carried") & (begins() | ~same.fill_null(value=False)))
     steps = moved.group_by("job", "time").agg(pl.col("step_seconds").max(), what=pl.lit("step"))
     turns = events.group_by("job", "time").agg(what=_turn(pl.col("kind")))
     instants = pl.concat([before.with_columns(what=pl.lit("carried")), steps, turns], how="diagonal").sort(

@@ -35,7 +35,7 @@ def job_silences(  # noqa: PLR0913, PLR0917  # rows, state and limits of one tab
     # Rows of a node that come late take its job's last beat not back.
     rows = rows.join(before.select("id", known="time"), on="id", how="left", maintain_order="left")
     rows = rows.filter(pl.col("known").is_null() | (pl.col("time") > pl.col("known"))).drop("known")
-    gaps, after = silences(rows, before, by=["id"], now=now, limit=limits.missed)
+    gaps, after = silences(rows, before, by="id", now=now, limit=limits.missed)
     judged = gaps.with_columns(at=pl.col("time") + limits.dead)
     meant = forgiven(judged, plans, {"job": "id"}, at="at", limit=limits.dead) & ~gaps["dead"]
     over = gaps.filter(meant & gaps["until"].is_null() & (judged["at"] < now))

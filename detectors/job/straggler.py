@@ -11,6 +11,7 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
 from detectors.levels import LEVEL_COLUMNS, levels
+from detectors.stats.adjacent import begins, ends, together
 from detectors.stats.scan import Arrays, scan, toward
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import Heartbeat
@@ -81,6 +82,8 @@ class Straggler:
         complete, open_after = _complete_steps(
             pl.concat([state.filter(row=OPEN).select(REPORT), reports]), margin, context
         )
+        if reports.is_empty() and complete.is_empty():
+            return Detection(ordered(), state)
         measured, usual_after = self._against_itself(self._measured(complete), state.filter(row=USUAL))
         kept = [
             ranks_after.with_columns(row=pl.lit(RANK)),
@@ -105,7 +108,8 @@ class Straggler:
             found.append(findings_frame(said, self.name, "gpu_straggler", "gpu"))
             kept.append(rows.with_columns(code=pl.lit(code)))
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(*found), after.sort(pl.all()))
+        # By what tells rows apart: all thirteen columns take several times as long.
+        return Detection(ordered(*found), after.sort("row", "code", *REPORT))
 
     def _against_itself(self, measured: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The rows with `usual_ratio`, the rise above it, and over how many steps it was learnt; and what is kept."""
@@ -158,12 +162,12 @@ def _reports(beats: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, p
     """The first beat of each rank in each step, and each rank's last step."""
     known = beats.filter(pl.col("step").is_not_null()).select(GPU_ID, "job", "step", "time", "compute_seconds")
     timeline = pl.concat([before.with_columns(carried=True), known.with_columns(carried=False)], how="diagonal")
-    same = (pl.col("step") == pl.col("step").shift(1).over("entity")) & (
-        pl.col("job") == pl.col("job").shift(1).over("entity")
-    )
-    fresh = timeline.filter(~same.fill_null(value=False) & ~pl.col("carried"))
-    after = timeline.group_by("entity").agg(pl.col("job", "step").last())
-    return fresh.select(REPORT), after
+    timeline = together(timeline.with_row_index("number"))
+    same = (pl.col("step") == pl.col("step").shift(1)) & (pl.col("job") == pl.col("job").shift(1))
+    fresh = timeline.filter(~pl.col("carried") & (begins() | ~same.fill_null(value=False))).sort("number")
+    if fresh.is_empty():
+        return fresh.select(REPORT), before
+    return fresh.select(REPORT), timeline.filter(ends()).select(before.columns).sort("entity")
 
 
 def _complete_steps(reports: pl.DataFrame, margin: timedelta, context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -92,14 +92,14 @@ class PowerDomainLoss:
         meters_before = state.filter(row=METER).select("entity", "time", "volts", "peak", "told")
         samples = self._normal_volts(tables[Power], meters_before)
         meter_gaps, meters_after = silences(
-            samples.select(meters_before.columns), meters_before, by=["entity"], now=context.now, limit=meter_limit
+            samples.select(meters_before.columns), meters_before, by="entity", now=context.now, limit=meter_limit
         )
         nodes_before = state.filter(row=NODE).select("entity", "time", "job", "told", "proof")
         beats = tables[Heartbeat].select(
             "time", "job", entity="node", told=pl.lit(False), proof=pl.lit(None, UTC_MICROSECONDS)
         ).select(nodes_before.columns)  # fmt: skip
         missed = intervals(1, context.intervals_seconds["heartbeat"])
-        paused, nodes_after = silences(beats, nodes_before, by=["entity"], now=context.now, limit=missed)
+        paused, nodes_after = silences(beats, nodes_before, by="entity", now=context.now, limit=missed)
         paused = _proven(paused, tables[Gpu], missed).with_columns(at=pl.col("time") + node_limit)
         standing = _standing(state, nodes_after, beats, tables[Gpu])
         node_gaps = paused.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("time") > node_limit)
@@ -137,7 +137,8 @@ class PowerDomainLoss:
             still_needed(plans, context.now, node_limit).with_columns(row=pl.lit(PLAN)),
         ]  # fmt: skip
         after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(findings_frame(said, self.name, "power_domain_lost", "pdu")), after.sort(pl.all()))
+        after = after.sort("row", *PLAN_COLUMNS.names()[1:], "kind")  # by what tells rows apart
+        return Detection(ordered(findings_frame(said, self.name, "power_domain_lost", "pdu")), after)
 
     @staticmethod
     def _together(  # noqa: PLR0913, PLR0917  # silences, who is known, and what the loops say
@@ -147,7 +148,7 @@ class PowerDomainLoss:
         beat, loop = (timedelta(seconds=context.intervals_seconds[name]) for name in ("heartbeat", "coolant_loop"))
         loops, loops_after = silences(
             loop_rows.select("time", entity="cdu").select("entity", "time"),
-            state.filter(row=LOOP).select("entity", "time"), by=["entity"], now=context.now, limit=2 * loop,
+            state.filter(row=LOOP).select("entity", "time"), by="entity", now=context.now, limit=2 * loop,
         )  # fmt: skip
         meant = forgiven(
             paused,

@@ -229,3 +229,13 @@ def test_a_right_root_in_third_place_is_among_three_and_not_first():
 def test_incidents_per_fault_counts_repeats():
     said = [incident(name, "node_lost", "node", ["n1"], at) for name, at in (("a", 103), ("b", 130))]
     assert score(said, truth(NODE), stream_seconds=HOUR).total.incidents_per_fault == 2
+
+
+def test_faults_with_a_longer_time_of_their_own_are_not_abrupt():
+    """One node is found after 3 s; another one, whose suite gives it 200 s, after 90 s."""
+    other = ("node_lost", "node", ["n2"], [], second(1000), None)
+    both = truth(NODE, other).with_columns(deadline_seconds=pl.Series([None, 200.0]))
+    said = [incident("i", "node_lost", "node", ["n1"], 103), incident("j", "node_lost", "node", ["n2"], 1090)]
+    total = score_cases([Case(incidents=said, labels=both, stream_seconds=HOUR)]).total
+    assert (total.abrupt_p50_seconds, total.abrupt_p95_seconds) == (3, 3)
+    assert total.onset_to_detection_p50_seconds == pytest.approx((3 + 90) / 2)

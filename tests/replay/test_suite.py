@@ -110,3 +110,13 @@ def test_a_place_that_is_not_known_is_refused() -> None:
 def test_a_suite_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(ScenarioError, match=r"'lout' is not known: choose from .*loud"):
         load_suite("lout")
+
+
+def test_what_has_one_root_strikes_once_a_run() -> None:
+    text = SMALL.replace("faults_per_run = 2", "faults_per_run = 8").replace(
+        'at = "gpu"', 'at = "gpu"\nweight = 9\nonce = true'
+    )
+    run = runs(parse_suite(text + '\n[[fault]]\nfault = "node_lost"\nat = "node"\n', "small"), "reported", quick=False)[
+        0
+    ]
+    assert [plan.fault for plan in run.scenario.faults].count("memory_decay") == 1

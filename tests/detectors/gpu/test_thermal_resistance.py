@@ -1,3 +1,4 @@
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,6 +59,18 @@ def test_the_threshold_is_ten_percent(share, findings):
 
 def test_more_power_is_more_heat_and_no_fault():
     assert judge(host(step(NOMINAL), watts=lambda t: 700.0 if t >= 200 else 350.0)).is_empty()
+
+
+def test_a_gpu_whose_power_has_just_fallen_is_warm_and_not_clogged():
+    """Half the power from 200 s on; its plate of 510 J/K behind 0.04 K/W follows with a time constant of 20 s."""
+    tables = host(step(NOMINAL))
+    since = (pl.col("time") - pl.col("time").min()).dt.total_seconds() - 200
+    alone, share = (since >= 0) & (pl.col("gpu") == 0), 0.5 + 0.5 * (-since / (510 * NOMINAL)).exp()
+    tables[Gpu] = tables[Gpu].with_columns(
+        power_watts=pl.when(alone).then(350.0).otherwise("power_watts"),
+        temperature_celsius=pl.when(alone).then(INLET + 28 * share).otherwise("temperature_celsius"),
+    )
+    assert judge(tables).is_empty()
 
 
 def test_what_moves_all_gpus_of_a_host_is_not_the_plate():

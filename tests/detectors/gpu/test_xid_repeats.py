@@ -25,7 +25,7 @@ def judge(*events, ends=DAY, detector=XidRepeats()):  # noqa: B008  # frozen
 def test_the_second_time_within_a_day_is_a_ticket_for_diagnostics(code):
     found = judge(event(100, code), event(5000, code))
     assert said(found, "cause", "entity", "code", "severity", "action", "active") == [
-        (5060.0, "gpu_fatal_error", "n1/3", f"xid {code} again", "ticket", "field_diagnostics", True)
+        (5045.0, "gpu_fatal_error", "n1/3", f"xid {code} again", "ticket", "field_diagnostics", True)
     ]
 
 
@@ -81,7 +81,7 @@ def test_a_switch_has_other_codes():
 def test_it_ends_a_window_after_the_last_time():
     detector = XidRepeats(window_seconds=1000)
     found = judge(event(100, 31), event(500, 31), event(1200, 31), ends=5000, detector=detector)
-    assert said(found, "active") == [(560.0, True), (2260.0, False)]
+    assert said(found, "active") == [(545.0, True), (2245.0, False)]
 
 
 EVENTS = st.builds(
@@ -92,12 +92,12 @@ EVENTS = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(events=st.lists(EVENTS, max_size=25), cuts=cutting(900))
 def test_no_cut_changes_anything(events, cuts):
-    detector = XidRepeats(window_seconds=150, occurrence_seconds=10)
+    detector = XidRepeats(window_seconds=150, occurrence_seconds=10, company_seconds=8)
     assert_cuts_change_nothing(detector, {GpuEvent: rows(GpuEvent, *events)}, 900, cuts)
 
 
 @settings(max_examples=20, deadline=None)
 @given(events=st.lists(EVENTS, max_size=25))
 def test_state_is_empty_in_the_end(events):
-    detector = XidRepeats(window_seconds=150, occurrence_seconds=10)
+    detector = XidRepeats(window_seconds=150, occurrence_seconds=10, company_seconds=8)
     assert run(detector, {GpuEvent: rows(GpuEvent, *events)}, 1200)[1].is_empty()

@@ -101,11 +101,44 @@ def test_an_idle_gpu_among_busy_ones_is_named():
     assert json.loads(found["evidence"].item())["suspects"] == ["n0/2"]
 
 
-QUICK = JobHang(steps=1, minimum_seconds=5, unproven_seconds=12)
+def one_idle(*, busy=100.0):
+    """Readings once a second of a job whose rank 2 is idle from 100 s on."""
+    return [
+        {"time": second, "node": f"n{rank // 4}", "gpu": rank % 4,
+         "utilization_percent": 0.0 if rank == 2 and second > 100 else busy}
+        for second in range(300)
+        for rank in range(RANKS)
+    ]  # fmt: skip
+
+
+def test_with_one_idle_gpu_among_spinning_ones_fifteen_seconds_are_enough():
+    """Steps take 4 s and the longest pause of the job is 4 s: 15 s after its last step, at 100.7."""
+    found = judge(beats(range(300), stuck_from(100)), event(50, "checkpoint"), ends=300, utilization=one_idle())
+    assert said(found, "active") == [(115.7, True)]
+
+
+def test_without_a_checkpoint_behind_it_or_with_all_idle_nobody_is_a_suspect():
+    """The others idle as well: a barrier of the host, a slow store, an evaluation."""
+    assert judge(beats(range(300), stuck_from(100)), ends=300, utilization=one_idle()).is_empty()
+    found = judge(beats(range(300), stuck_from(100)), event(50, "checkpoint"), ends=300, utilization=one_idle(busy=3.0))
+    assert said(found, "active") == [(160.7, True)]
+
+
+def test_a_job_used_to_waiting_for_one_writer_is_given_half_as_much_again():
+    """It stood still from 40.7 to 74 s: 1.5 times 33.3 s after its last step, at 138.7."""
+
+    def step(_rank, second):
+        return (min(second, 40) + min(max(0, second - 70), 70)) // 4
+
+    found = judge(beats(range(300), step), event(72, "checkpoint"), ends=300, utilization=one_idle())
+    assert said(found, "active") == [(188.65, True)]
+
+
+QUICK = JobHang(steps=1, minimum_seconds=8, unproven_seconds=12, suspect_seconds=4, suspect_steps=1)
 
 
 @settings(max_examples=20, deadline=None)
-@example(moves=[False] * 59 + [True], events=[event(1, "stop"), event(2, "checkpoint")], cuts=[1.25])
+@example(moves=[False] * 59 + [True], events=[event(1, "stop"), event(2, "checkpoint")], cuts=[1.25], idle=False)
 @given(
     moves=st.lists(st.booleans(), min_size=60, max_size=60),
     events=st.lists(
@@ -113,9 +146,17 @@ QUICK = JobHang(steps=1, minimum_seconds=5, unproven_seconds=12)
         max_size=4,
     ),
     cuts=cutting(80),
+    idle=st.booleans(),
 )
-def test_no_cut_changes_anything(moves, events, cuts):
+def test_no_cut_changes_anything(moves, events, cuts, idle):
     steps = [sum(moves[: second // 6 * 6 : 6]) for second in range(80)]
     given_beats = beats(range(80), lambda _rank, second: steps[second], ranks=range(4), step_seconds=1.0)
-    tables = {Heartbeat: rows(Heartbeat, *given_beats), JobEvent: rows(JobEvent, *events)}
+    used = [
+        {"time": second, "node": "n0", "gpu": gpu, "utilization_percent": 0.0 if idle and gpu == 2 else 100.0}
+        for second in range(80)
+        for gpu in range(4)
+    ]
+    tables = {
+        Heartbeat: rows(Heartbeat, *given_beats), JobEvent: rows(JobEvent, *events), Gpu: rows(Gpu, *used),
+    }  # fmt: skip
     assert_cuts_change_nothing(QUICK, tables, 80, cuts)

@@ -71,6 +71,26 @@ def test_a_rank_that_does_not_come_back_with_its_node_hangs():
     assert said(found.filter(cause="gpu_hang", code="dead"), "entity") == [(23.25, "n1/0")]
 
 
+def lost_after_restart(members):
+    """Four nodes beat; the job restarts at 10 s with these members, and n0 falls silent after 14 s."""
+    going_on = [beat for n in range(1, 4) for beat in beats(f"n{n}", 0, 0, 40)]
+    event = {"time": 10, "job": "train", "kind": "restart", "members": members}
+    found = judge([*going_on, *beats("n0", 0, 0, 14)], 41, events=[event])
+    return found.filter(cause="node_lost", severity="page")["entity"].to_list()
+
+
+def test_a_node_lost_seconds_after_a_restart_that_keeps_it_is_lost():
+    assert lost_after_restart(["n0/0", "n1/0", "n2/0", "n3/0"]) == ["n0"]
+    assert lost_after_restart(["n1/0", "n2/0", "n3/0"]) == []
+
+
+def test_members_of_a_restart_may_take_their_time_to_come_back():
+    nodes = [f"n{n}" for n in range(4)]
+    around = [beat for node in nodes for beat in (*beats(node, 0, 0, 9), *beats(node, 0, 30, 40))]
+    event = {"time": 10, "job": "train", "kind": "restart", "members": [f"{node}/0" for node in nodes]}
+    assert judge(around, 41, events=[event]).filter(severity="page").is_empty()
+
+
 @pytest.mark.parametrize("kind", ["stop", "restart"])
 @pytest.mark.parametrize("when", [6.0, 10.5, 13.0])
 def test_a_clean_end_is_not_a_loss(kind, when):

@@ -131,6 +131,16 @@ def test_a_node_whose_rows_come_late_is_waited_for_as_long():
         assert set(detector.detect(batch, state, context).findings["cause"]) == causes
 
 
+def test_a_clock_that_is_fast_makes_no_deadline_shorter():
+    paused = [*beats("n1", 0, 0, 30), *beats("n1", 0, 33, 50), *of_each(EIGHT[2:], 0, 50)]
+    detector, state = MissedHeartbeats(), pl.DataFrame(schema=MissedHeartbeats().keeps)
+    batch = {schema: empty(TABLE_BY_SCHEMA[schema]) for schema in detector.reads} | {
+        Heartbeat: rows(Heartbeat, *paused)
+    }
+    context = Context(now=at(51), began=at(0), topology=cluster(), lags={"n1": timedelta(seconds=-30)})
+    assert dead(detector.detect(batch, state, context).findings) == []
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     nodes=st.lists(st.tuples(presence(30), presence(30)), min_size=1, max_size=6),
