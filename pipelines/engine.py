@@ -15,14 +15,14 @@ from detectors.catalog import ROWS_ALONE
 from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
-from detectors.stats.sorted_state import part
+from detectors.stats.sorted_state import part, span
 from pipelines.health_counts import health_of
 from pipelines.row_order import is_increasing, is_nobody_behind, is_unique, without
 from schemas.admission import QUARANTINE_COLUMNS
 from schemas.columns import UTC_MICROSECONDS
 from schemas.incident import Incident
 from schemas.intake import Late
-from schemas.tables import INTAKE_TABLES, TABLES, USUAL_INTERVALS_SECONDS, Table, empty
+from schemas.tables import INTAKE_TABLES, TABLE_BY_NAME, TABLES, USUAL_INTERVALS_SECONDS, Table, empty
 from schemas.topology import Topology
 
 LATE_COLUMNS = pl.Schema({name: column.dtype for name, column in Late.columns().items()})
@@ -177,11 +177,13 @@ class Engine:
         said: list[pl.DataFrame] = [pl.DataFrame(schema=FINDING_COLUMNS)]
         states: dict[str, pl.DataFrame] = {}
         for detector in self.detectors:
-            tables = {schema: rows[schema] for schema in detector.reads}
-            if detector.name in ROWS_ALONE and all(frame.is_empty() for frame in tables.values()):
-                states[detector.name] = state.detectors[detector.name]
+            tables, before = {schema: rows[schema] for schema in detector.reads}, state.detectors[detector.name]
+            if all(frame.is_empty() for frame in tables.values()) and (
+                detector.name in ROWS_ALONE or before.is_empty()  # what was told nothing, ever, has nothing to say
+            ):
+                states[detector.name] = before
                 continue
-            detection = detector.detect(tables, state.detectors[detector.name], context)
+            detection = detector.detect(tables, before, context)
             said.append(detection.findings)
             states[detector.name] = detection.state
         return ordered(*said), states
@@ -194,18 +196,17 @@ def sender_of(table: Table) -> pl.Expr:
 
 def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """SOURCE_COLUMNS with these rows seen too."""
-    kept = []
-    # In order of table and source, so that each table is found by bisection, and one without rows stays as it is.
-    for table in sorted(TABLES, key=lambda table: table.name):
-        before, rows = part(known, "table", table.name), tables.get(table.name)
-        if rows is None or rows.is_empty():
-            kept.append(before)
-            continue
+    kept, done = [], 0  # in order of table and source; what lies between tables that have rows stays as it is
+    for name in sorted(name for name, rows in tables.items() if not rows.is_empty()):
+        table, rows = TABLE_BY_NAME[name], tables[name]
+        begin, end = span(known, "table", name)
         seen = rows.group_by(table.source, *table.senders).agg(newest=pl.col(table.time).max())
-        named = seen.select(pl.lit(table.name).alias("table"), sender_of(table).alias("source"), "newest")
+        named = seen.select(pl.lit(name).alias("table"), sender_of(table).alias("source"), "newest")
+        before = known.slice(begin, end - begin)
         both = pl.concat([before, named]).group_by("source").agg(pl.col("table").first(), pl.col("newest").max())
-        kept.append(both.select(SOURCE_COLUMNS.names()).sort("source"))
-    return pl.concat(kept)
+        kept += [known.slice(done, begin - done), both.select(SOURCE_COLUMNS.names()).sort("source")]
+        done = end
+    return pl.concat([*kept, known.slice(done)])
 
 
 def _split_late(

@@ -19,8 +19,14 @@ def in_order(state: pl.DataFrame) -> pl.DataFrame:
 
 def part(state: pl.DataFrame, column: str, value: str) -> pl.DataFrame:
     """The rows of a value of a column in whose order the state is; nothing is copied."""
-    begin, end = (int(state[column].search_sorted(value, side=side)) for side in SIDES)
+    begin, end = span(state, column, value)
     return state.slice(begin, end - begin)
+
+
+def span(state: pl.DataFrame, column: str, value: str) -> tuple[int, int]:
+    """Where those rows begin and end; where they would be, if there are none."""
+    begin, end = (int(state[column].search_sorted(value, side=side)) for side in SIDES)
+    return begin, end
 
 
 def places(state: pl.DataFrame, entities: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

@@ -88,6 +88,7 @@ def test_nothing_at_all_is_no_finding(detector):
     detection = nothing.run(detector)
     assert detection.findings.is_empty()
     assert detection.state.schema == detector.keeps
+    assert detection.state.is_empty(), "who was told nothing knows nothing: the engine does not ask it without rows"
 
 
 @every_detector
