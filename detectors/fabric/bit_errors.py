@@ -11,7 +11,16 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.error_rate import RateTest, onset
 from detectors.fabric.lanes import with_link, with_port
-from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
+from detectors.fabric.port_samples import (
+    TRAINING,
+    bits_since,
+    grown,
+    held,
+    ordered_ports,
+    port_samples,
+    raw_rate,
+    settled,
+)
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
 from detectors.stats.sorted_state import beside
@@ -89,14 +98,10 @@ class BitErrors:
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
-        bits = (
-            np.where(np.isnan(sample["gigabits"]), self.gigabits, sample["gigabits"]) * 1e9 * sample["elapsed_seconds"]
-        )
+        bits = bits_since(sample, self.gigabits)
         more = {name: grown(memory[name], sample[name]) for name in COUNTERS}
         of_now = np.isnan(sample["seconds_since_clear"])
-        corrected = more["fec_corrected_total"] / np.where(bits > 0, bits, np.nan)
-        told = np.where(of_now | np.isnan(corrected), sample["raw_bit_error_rate"], np.nan)
-        raw = np.where(calm, np.fmax(corrected, told), np.nan)
+        raw = np.where(calm, raw_rate(memory, sample, bits), np.nan)
         left = np.where(
             np.isnan(more["effective_error_total"]), more["fec_uncorrected_total"], more["effective_error_total"]
         )

@@ -11,7 +11,7 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link, with_port
 from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, SAID, from_normal, module_samples
-from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
+from detectors.fabric.port_samples import TRAINING, bits_since, held, ordered_ports, port_samples, raw_rate, settled
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
 from detectors.stats.sorted_state import beside, interleaved
@@ -98,16 +98,7 @@ class ErrorOrigin:
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
-        bits = (
-            np.where(np.isnan(sample["gigabits"]), self.gigabits, sample["gigabits"]) * 1e9 * sample["elapsed_seconds"]
-        )
-        corrected = grown(memory["fec_corrected_total"], sample["fec_corrected_total"]) / np.where(
-            bits > 0, bits, np.nan
-        )
-        told = np.where(
-            np.isnan(sample["seconds_since_clear"]) | np.isnan(corrected), sample["raw_bit_error_rate"], np.nan
-        )
-        raw = np.where(calm, np.fmax(corrected, told), np.nan)
+        raw = np.where(calm, raw_rate(memory, sample, bits_since(sample, self.gigabits)), np.nan)
         count, normal = np.nan_to_num(memory["raw_samples"]), memory["normal_raw"]
         risen = (count >= ENOUGH_SAMPLES) & (raw >= self.times * normal) & (raw >= self.raw_minimum)
         over = raw < np.fmax(self.times / 10 * normal, self.raw_minimum / 10)

@@ -44,6 +44,22 @@ def held(before: Floats, now: Floats) -> Floats:
     return np.where(np.isnan(now), before, now)
 
 
+def bits_since(sample: Arrays, gigabits: float) -> Floats:
+    """Bits that a port has moved room for since the sample before. gigabits: of a port that does not tell its rate."""
+    rate = np.where(np.isnan(sample["gigabits"]), gigabits, sample["gigabits"])
+    return rate * 1e9 * sample["elapsed_seconds"]
+
+
+def raw_rate(memory: Arrays, sample: Arrays, bits: Floats) -> Floats:
+    """Errors before correction a bit: counted since the sample before, or else what the port says of now. A reading
+    since the last clearing (seconds_since_clear) is no rate of now where errors are counted.
+    """
+    corrected = grown(memory["fec_corrected_total"], sample["fec_corrected_total"])
+    counted = corrected / np.where(bits > 0, bits, np.nan)
+    told = np.where(np.isnan(sample["seconds_since_clear"]) | np.isnan(counted), sample["raw_bit_error_rate"], np.nan)
+    return np.fmax(counted, told)
+
+
 def settled(
     memory: Arrays, sample: Arrays, settle_seconds: float
 ) -> tuple[Arrays, np.ndarray[tuple[int], np.dtype[np.bool_]]]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link, with_port
-from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
+from detectors.fabric.port_samples import TRAINING, bits_since, held, ordered_ports, port_samples, raw_rate, settled
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
 from detectors.stats.sorted_state import beside
@@ -78,14 +78,7 @@ class WorseAfterFlap:
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
-        bits = (
-            np.where(np.isnan(sample["gigabits"]), self.gigabits, sample["gigabits"]) * 1e9 * sample["elapsed_seconds"]
-        )
-        counted = grown(memory["fec_corrected_total"], sample["fec_corrected_total"]) / np.where(bits > 0, bits, np.nan)
-        told = np.where(
-            np.isnan(sample["seconds_since_clear"]) | np.isnan(counted), sample["raw_bit_error_rate"], np.nan
-        )
-        raw = np.where(calm, np.fmax(counted, told), np.nan)
+        raw = np.where(calm, raw_rate(memory, sample, bits_since(sample, self.gigabits)), np.nan)
         trains = training["since_trained_seconds"] == 0
         now, count, before = memory["raw_now"], np.nan_to_num(memory["samples_now"]), memory["raw_before"]
         known = trains & (count >= ENOUGH_SAMPLES) & ~(now >= self.times * before)

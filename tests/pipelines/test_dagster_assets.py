@@ -1,7 +1,7 @@
 """The assets materialised in process: what they store, that twice is once, and that checks fail when they should."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import dagster as dg
 import pytest
@@ -14,26 +14,7 @@ from pipelines.settings import settings_from
 from pipelines.telemetry_schema import STORED
 from pipelines.workplace import Workplace
 from schemas.tables import TABLE_BY_NAME
-
-SOON = datetime(2026, 3, 2, 9, 5, tzinfo=UTC)
-SCENARIO = """
-name = "small"
-seed = 3
-starts_at = 2026-03-02T09:00:00Z
-duration_seconds = 120
-[topology.parameters]
-pods = 1
-superblocks_per_pod = 1
-nodes_per_superblock = 4
-nodes_per_leaf = 4
-nodes_per_pdu = 4
-nodes_per_cdu = 4
-[[fault]]
-fault = "pump_failure"
-at_seconds = 60
-entity = "cdu-00"
-parameters = { pumps_stopped = 1 }
-"""
+from tests.pipelines.small_scenario import SCENARIO, SOON
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Replay and backtest as assets: what was decided then against what is decided now, in process."""
 
-from datetime import UTC, datetime
-
 import dagster as dg
 import pytest
 
@@ -17,26 +15,8 @@ from pipelines.assets.replays import (
 from pipelines.schedules import new_incidents_sensor
 from pipelines.settings import settings_from
 from pipelines.workplace import Workplace
+from tests.pipelines.small_scenario import SCENARIO, SOON
 
-SOON = datetime(2026, 3, 2, 9, 5, tzinfo=UTC)
-SCENARIO = """
-name = "small"
-seed = 3
-starts_at = 2026-03-02T09:00:00Z
-duration_seconds = 120
-[topology.parameters]
-pods = 1
-superblocks_per_pod = 1
-nodes_per_superblock = 4
-nodes_per_leaf = 4
-nodes_per_pdu = 4
-nodes_per_cdu = 4
-[[fault]]
-fault = "pump_failure"
-at_seconds = 60
-entity = "cdu-00"
-parameters = { pumps_stopped = 1 }
-"""
 BLIND = '[detectors."coolant.pump_failure"]\nflow_drop = 0.99\npump_drop = 0.99\npower_drop = 0.99\n'
 KEPT, QUIET = "nothing_newly_missed", "no_new_false_pages"
 
