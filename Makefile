@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint ui docs bench soak lock clean
+.PHONY: demo test lint ui docs strike bench soak lock clean
 
 demo: .venv/installed ## Replay an incident day through the Dagster assets into DuckDB and show what was found
 	@$(BIN)/hotspare demo
@@ -22,15 +22,16 @@ ui: .venv/installed ## The Dagster UI on a simulated stream, schedules and senso
 docs: .venv/installed ## Write the generated pages again
 	$(BIN)/python -m pipelines.docs
 
-# What people wrote into the page stays, and nothing else may change unless decisions or pages do.
+# What people wrote into the page stays. It ends with the versions that judged it, so other versions change its end.
 strike: .venv/installed ## Write docs/lightning_strike.md and .html again: simulate, ingest, postmortem
-	@d=$$(mktemp -d) && printf '[store]\ntelemetry = "%s/t.duckdb"\noperations = "%s/o.sqlite"\n' $$d $$d > $$d/hotspare.toml && \
+	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && \
+	printf '[store]\ntelemetry = "%s/t.duckdb"\noperations = "%s/o.sqlite"\n' $$d $$d > $$d/hotspare.toml && \
 	$(BIN)/hotspare simulate history/lightning_strike --to $$d/recording && \
-	{ $(BIN)/hotspare ingest --from $$d/recording --settings $$d/hotspare.toml > $$d/ingest.txt || test $$? -eq 1; } && \
+	$(BIN)/hotspare ingest --from $$d/recording --settings $$d/hotspare.toml > $$d/ingest.txt && \
 	id=$$($(BIN)/hotspare incidents list --json --settings $$d/hotspare.toml | grep -o 'inc-[0-9a-f]*' | head -n 1) && \
 	for ending in md html; do \
 		$(BIN)/hotspare postmortem $$id --to docs/lightning_strike.$$ending --settings $$d/hotspare.toml || exit; \
-	done; rm -rf $$d
+	done
 
 bench: .venv/installed ## Costs at full size, as ratios to cluster time and to this machine's limits; minutes long
 	@$(BIN)/python -m tests.benchmarks.bench_cluster $(BENCH)

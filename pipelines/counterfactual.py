@@ -10,6 +10,7 @@ from typing import Literal
 import polars as pl
 
 from pipelines.rejudge import COMPARED, Rejudged
+from pipelines.wording import some
 from schemas.incident import Incident
 
 BEFORE_ONSET = timedelta(seconds=60)  # an onset is an estimate
@@ -95,7 +96,7 @@ def changes(one: Incident, other: Incident, before: Rejudged, after: Rejudged) -
     moved: Change = "earlier" if other.detected_at < one.detected_at else "later"
     changed: list[tuple[Change, bool, str, str]] = [
         ("cause", one.cause != other.cause, one.cause, other.cause),
-        ("root", one.roots != other.roots, _some(one.roots), _some(other.roots)),
+        ("root", one.roots != other.roots, some(one.roots), some(other.roots)),
         ("severity", one.severity != other.severity, one.severity, other.severity),
         (moved, one.detected_at != other.detected_at, f"{one.detected_at:%H:%M:%S.%f}"[:-3],
          f"{other.detected_at:%H:%M:%S.%f}"[:-3]),
@@ -150,7 +151,3 @@ def _only(incident: Incident, side: Rejudged, other: Incident, far: Rejudged) ->
 
 def _said(incident: Incident | None) -> str | None:
     return None if incident is None else f"{incident.severity} at {incident.detected_at:%Y-%m-%d %H:%M:%S}"
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

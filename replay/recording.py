@@ -37,9 +37,10 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingMeta:
-    """recording.toml. intervals: seconds between samples of each table; estimated where the file does not say."""
+    """recording.toml. cluster: its topology's name. intervals: seconds between a table's samples, or estimated."""
 
     name: str
+    cluster: str
     starts_at: datetime
     ends_at: datetime
     source: str = ""
@@ -62,7 +63,7 @@ class Recording:
 def meta_of(scenario: Scenario, topology: Topology) -> RecordingMeta:
     """How a recording of the simulated scenario describes itself."""
     return RecordingMeta(
-        name=scenario.name, source=f"simulated, seed {scenario.seed}",
+        name=scenario.name, cluster=topology.name, source=f"simulated, seed {scenario.seed}",
         starts_at=scenario.starts_at, ends_at=scenario.starts_at + timedelta(seconds=scenario.duration_seconds),
         intervals={name: float(seconds) for name, seconds in scenario.intervals.items()},
         gpus_per_node=topology.gpus_per_node,
@@ -110,7 +111,7 @@ def read_recording(folder: Path, *, window_seconds: int = 60) -> Recording:
     meta = _meta(folder, frames)
     nodes, links = _csv(folder, "nodes.csv", NODE_COLUMNS), _csv(folder, "links.csv", LINK_COLUMNS)
     try:
-        topology = topology_from_frames(meta.name, nodes, links, gpus_per_node=meta.gpus_per_node)
+        topology = topology_from_frames(meta.cluster, nodes, links, gpus_per_node=meta.gpus_per_node)
     except (ValueError, pl.exceptions.PolarsError) as error:
         raise RecordingError(f"recording {folder}: {_line(error)}") from error
     delays = [_delay_seconds(folder, TABLE_BY_NAME[name]) for name in frames if _arrives(folder, name)]
@@ -229,8 +230,9 @@ def _meta(folder: Path, frames: Mapping[str, pl.LazyFrame]) -> RecordingMeta:
     gpus_per_node = tree.get("gpus_per_node", 8)
     if not isinstance(gpus_per_node, int) or not 1 <= gpus_per_node <= GPUS_PER_NODE_MAXIMUM:
         raise RecordingError(f"recording {folder}: recording.toml: gpus_per_node must be from 1 to 64")
+    name = str(tree.get("name", folder.name))
     return RecordingMeta(
-        name=str(tree.get("name", folder.name)), source=str(tree.get("source", "")),
+        name=name, cluster=str(tree.get("cluster", name)), source=str(tree.get("source", "")),
         starts_at=starts_at, ends_at=ends_at, gpus_per_node=gpus_per_node,
         intervals={**_estimated_intervals(frames, set(given)), **given},
     )  # fmt: skip
@@ -307,11 +309,8 @@ def _there(folder: Path, name: str) -> bool:
 
 def _as_toml(meta: RecordingMeta) -> str:
     """JSON strings are TOML strings."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in (("name", meta.name), ("source", meta.source))]
-    lines += [
-        f"{key} = {value.astimezone(UTC).isoformat()}"
-        for key, value in (("starts_at", meta.starts_at), ("ends_at", meta.ends_at))
-    ]
+    lines = [f"{key} = {json.dumps(getattr(meta, key))}" for key in ("name", "cluster", "source")]
+    lines += [f"{key} = {getattr(meta, key).astimezone(UTC).isoformat()}" for key in ("starts_at", "ends_at")]
     lines += [f"gpus_per_node = {meta.gpus_per_node}", "", "[intervals]"]
     return "\n".join([*lines, *(f"{table} = {seconds}" for table, seconds in meta.intervals.items())]) + "\n"
 

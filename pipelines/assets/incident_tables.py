@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.stream import Tally
+from pipelines.wording import some
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 
@@ -45,7 +46,7 @@ INCIDENT_COLUMNS = ("id", "cause", "severity", "state", "root", "gpus", "began",
 
 
 def incident_row(incident: Incident) -> dict[str, Any]:
-    roots = ", ".join(incident.roots[:3]) + (f" and {len(incident.roots) - 3} more" if len(incident.roots) > 3 else "")
+    roots = some(incident.roots)
     return {
         "id": incident.id, "cause": incident.cause, "severity": incident.severity, "state": incident.state,
         "root": f"{incident.root_kind} {roots}", "gpus": len(incident.members),

@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.checkpoints import Advice, JobCheckpoints, advice, registry
-from pipelines.cli.output import FOUND_SOMETHING, AsJson, SettingsFile, console, moment, print_json, some, table
+from pipelines.cli.output import FOUND_SOMETHING, AsJson, SettingsFile, console, moment, print_json, table
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.failure_map import capacity, failure_map
 from pipelines.operations_jobs import Jobs
 from pipelines.sources.choose import topology_of
 from pipelines.spare_forecast import forecast
+from pipelines.wording import some
 
 
 def spares(settings: SettingsFile = None, as_json: AsJson = False) -> int:

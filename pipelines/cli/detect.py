@@ -12,7 +12,8 @@ from detectors.learned.change_point import stretches
 from detectors.learned.normal import Learning
 from detectors.learned.training import Unfit
 from detectors.learned.wide_table import THRESHOLD, Judged, Shape, UnusableTable, judge, learn
-from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, console, moment, print_json, some, table
+from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, console, moment, print_json, table
+from pipelines.wording import some
 
 SEPARATORS = (",", ";", "\t")
 TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")

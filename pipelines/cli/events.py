@@ -9,10 +9,11 @@ import polars as pl
 import typer
 from rich.table import Table as RichTable
 
-from pipelines.cli.output import WRONG_USE, AsJson, Refused, SettingsFile, console, moment, print_json, some, table
+from pipelines.cli.output import WRONG_USE, AsJson, Refused, SettingsFile, console, moment, print_json, table
 from pipelines.cli.people import By, person
 from pipelines.cli.session import settings_at, telemetry_store
 from pipelines.outside_events import TABLE, Added, OutsideEvent, add, stored
+from pipelines.wording import some
 from schemas.formats.decoded import Surroundings
 from schemas.formats.json_values import microseconds
 from schemas.formats.outside_events import decode

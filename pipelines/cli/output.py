@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pipelines.recovery.settings import RecoverySettings
+from pipelines.wording import some
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 
@@ -70,12 +71,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 def moment(time: datetime | None) -> str:
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """The first few names and how many more."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def incident_document(incident: Incident, actions: Iterable[ActionRecord] = ()) -> dict[str, Any]:

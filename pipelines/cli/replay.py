@@ -25,7 +25,6 @@ from pipelines.cli.output import (
     print_json,
     rehearsed,
     rehearsed_line,
-    some,
     table,
 )
 from pipelines.cli.session import replayed, settings_at, with_progress
@@ -37,6 +36,7 @@ from pipelines.settings import Settings, load_settings
 from pipelines.sources.choose import source_for
 from pipelines.sources.windows import EPOCH
 from pipelines.stream import Tally
+from pipelines.wording import some
 from schemas.incident import Incident
 
 REFUSAL_HEADS = ("table", "rule", "rows", "reason", "place", "raw")

@@ -13,7 +13,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from pipelines.cli.output import Refused, console, some, table
+from pipelines.cli.output import Refused, console, table
+from pipelines.wording import some
 
 SERVER = "http://127.0.0.1:8080"
 EVERY_SECONDS = 1.0

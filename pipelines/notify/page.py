@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipelines.notify.runbooks import RUNBOOKS
+from pipelines.wording import some
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 from schemas.topology import node_of
@@ -32,7 +33,7 @@ class Page:
 
 def page_of(incident: Incident, records: Sequence[ActionRecord], runbooks: str) -> Page:
     """records: what recovery decided for the incident, in the order planned."""
-    roots = _some([f"{incident.root_kind} {clean(root)}" for root in incident.roots])
+    roots = some([f"{incident.root_kind} {clean(root)}" for root in incident.roots])
     state = "RESOLVED" if incident.state == "resolved" else incident.severity.upper()
     labels = {
         "alertname": incident.cause, "incident": incident.id, "severity": incident.severity, "cause": incident.cause,
@@ -80,7 +81,7 @@ def _next(incident: Incident, records: Sequence[ActionRecord], first: str) -> st
 
 def _nodes(incident: Incident) -> str:
     nodes = list(dict.fromkeys(clean(node_of(gpu)) for gpu in incident.members))
-    return f" on {_some(nodes)}" if nodes else ""
+    return f" on {some(nodes)}" if nodes else ""
 
 
 def _evidence(said: dict[str, object]) -> str:
@@ -99,11 +100,6 @@ def _number(value: object) -> object:
 def _action(record: ActionRecord) -> str:
     request = record.request
     return f"{request.kind} {clean(request.target)}: {record.outcome} ({clean(record.why or request.reason, 160)})"
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _some_lines(lines: Sequence[str], most: int) -> list[str]:

@@ -69,6 +69,7 @@ def test_the_description_and_the_cluster_survive(tmp_path):
     written(tmp_path / "r")
     recording, topology = read_recording(tmp_path / "r"), topology_of(SCENARIO)
     assert recording.meta == meta_of(SCENARIO, topology)
+    assert recording.topology.name == topology.name, "actions on the whole cluster go by it"
     assert recording.topology.nodes.equals(topology.nodes)
     assert recording.topology.links.equals(topology.links)
 
@@ -166,7 +167,7 @@ def test_tables_without_rows_are_not_written(tmp_path):
 
 def test_a_name_with_quotes_survives(tmp_path):
     folder, topology = tmp_path / "r", topology_of(SCENARIO)
-    meta = RecordingMeta(name='a "quoted"\nname', starts_at=BEGAN, ends_at=second(60), intervals={})
+    meta = RecordingMeta(name='a "quoted"\nname', cluster="c", starts_at=BEGAN, ends_at=second(60), intervals={})
     write_recording(folder, [next(simulate(SCENARIO, topology))], topology, meta)
     assert read_recording(folder).meta.name == 'a "quoted"\nname'
 
