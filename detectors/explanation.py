@@ -37,7 +37,8 @@ class Explains:
 
 SLOWED = ("gpu_straggler", "gpu_hang")
 OVERHEATED = ("gpu_thermal_throttle", *SLOWED)
-BROKEN = ("gpu_fatal_error", "gpu_memory", "gpu_nvlink", "gpu_pcie", "gpu_power_brake", *OVERHEATED)
+BROKEN_ALONE = ("gpu_fatal_error", "gpu_memory", "gpu_nvlink", "gpu_pcie", *OVERHEATED)
+BROKEN = (*BROKEN_ALONE, "gpu_power_brake")
 LINKS = ("link_degraded", "link_flap", "link_down")
 JOBS = ("job_hang", "checkpoint_stale")
 READ_TOGETHER = ("gpu", "cold_plate")
@@ -115,7 +116,7 @@ MERGES: tuple[Merge, ...] = (
     Merge(causes=("switch_lost",), over=("pod",), together=True),
     Merge(causes=("node_lost",), over=("rack", "superblock", "pdu"), together=True),
     Merge(causes=("hardware_degraded",), over=("device",), together=False),
-    Merge(causes=("gpu_fallen_off_bus", *BROKEN), over=("device",), together=True),
+    Merge(causes=("gpu_fallen_off_bus", *BROKEN_ALONE), over=("device",), together=True),
     # Hosts of one feed brake together: it is the power, not each host (NVSentinel issue 1666).
     Merge(causes=("gpu_power_brake",), over=("device", "pdu"), together=True),
     Merge(causes=("link_flap", "link_down"), over=("device", "bundle"), together=False),

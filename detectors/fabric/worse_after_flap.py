@@ -30,15 +30,16 @@ class WorseAfterFlap:
     What fails: the equaliser settles on a bad optimum when a link trains while its light is not yet whole, or what took
     the link down has also cost light. What it looks like: after an outage the state is active and every limit is kept,
     yet an end makes many times the raw bit errors that it made before; the next small loss takes it over the limit.
-    Formula, per end: raw = errors before correction / bits since the sample before. before = mean of raw over the
-    settled samples ahead of the outage (at least three, the last sixty at most); where a link trains again while it is
-    bad, before stays that of the good time. Bad when, settle_seconds after the last training, raw is at least times
-    before and at least raw_minimum in two samples in a row; good below ends_times before. A link is as bad as its worse
-    end.
+    Formula, per end: raw = errors before correction / bits since the sample before. before = running mean of raw over
+    the settled samples ahead of the outage (at least three; one weighs at least a sixtieth); where a link trains again
+    while it is bad, before stays that of the good time. Bad when, settle_seconds after the last training, raw is at
+    least times before and at least raw_minimum for for_seconds (so in two samples); good again below ends_times before,
+    or below raw_minimum, for clear_seconds. A link is as bad as its worse end.
 
     times 10: an order of magnitude (sonic-mgmt pull request 26555, pre-FEC BER guard after a flap). ends_times 3: half
     of that in decades. settle_seconds 300: as in fabric.bit_errors. raw_minimum 1e-9: where correction has next to
-    nothing to do (an assumption). gigabits 400 where the port does not tell its rate.
+    nothing to do (an assumption). gigabits 400 where the port does not tell its rate. for_seconds 1, clear_seconds
+    60: as in fabric.error_origin.
 
     Cannot see: errors that rose before the outage or long after it (fabric.bit_errors, fabric.error_origin), ports
     without a count of corrected errors or a rate, outages that nobody counted, and links that flap faster than they

@@ -20,6 +20,8 @@ RANK, SLOT, JOB = "rank", "slot", "job"
 RANK_COLUMNS = ("entity", "job", "step", "time")
 TOLD = ("asked", "told", "limit_seconds", "evidence")
 SUSPECTS_MAXIMUM = 8
+# A GPU at 90 % and more spins, one below 10 % does not; a quarter of the ranks at most are few (all three ours).
+BUSY_PERCENT, IDLE_PERCENT, FEW = 90, 10, 4
 Verdict = tuple[int, bool, str, datetime, float]
 
 
@@ -38,11 +40,11 @@ class JobHang:
     The evidence names who is behind: ranks whose step is lower, or GPUs idle while most of the job's are busy. Where
     somebody is, and `spinning_share` of the job's GPUs are busy, as read after the step was due, the job is not waited
     for so long: L = max(`suspect_seconds`, `suspect_steps` * the last step's duration, `suspect_pauses` * the longest
-    pause), once it has a checkpoint behind it. A rank that writes alone while all others wait looks the same, and its
-    pauses are known by then.
+    pause), at most `unproven_seconds`, once it has a checkpoint behind it. A rank that writes alone while all others
+    wait looks the same, and its pauses are known by then.
     Defaults: 10 steps; 300 s, half the watchdog; 60 s and 3 pauses, as three times the worst ever seen is no jitter.
-    0.9: a rank that does not beat either is job.heartbeat's. With a suspect 15 s, 3 steps, 1.5 pauses and 0.75:
-    assumptions.
+    0.9: a rank that does not beat either is job.heartbeat's. With a suspect 15 s, 3 steps, 1.5 pauses and 0.75,
+    busy from 90 % on, idle below 10 %, and a quarter of the ranks at most as suspects: assumptions.
     Cannot see: jobs that do not say their step; why (the suspects are a hint); a stop that is not announced, if the
     processes beat on.
     """
@@ -134,9 +136,9 @@ class JobHang:
         busy = used.filter(pl.col("time") <= at).group_by("entity", maintain_order=True).last()
         busy = busy.filter(pl.col("utilization_percent").is_not_null() & (pl.col("time") > due))
         busy = busy.join(beating, on="entity", how="semi")
-        idle = busy.filter(pl.col("utilization_percent") < 10)["entity"].to_list()
-        spins = (busy["utilization_percent"] >= 90).sum() >= self.spinning_share * beating.height
-        few = (names for names in (behind, idle) if 0 < len(names) <= max(1, beating.height // 4))
+        idle = busy.filter(pl.col("utilization_percent") < IDLE_PERCENT)["entity"].to_list()
+        spins = (busy["utilization_percent"] >= BUSY_PERCENT).sum() >= self.spinning_share * beating.height
+        few = (names for names in (behind, idle) if 0 < len(names) <= max(1, beating.height // FEW))
         suspects = sorted({name for names in few for name in names})[:SUSPECTS_MAXIMUM]
         nodes = sorted({entity.split("/")[0] for entity in beating["entity"]})
         seen = pl.DataFrame(

@@ -26,7 +26,7 @@ from schemas.coolant import CoolantLoop
 from schemas.gpu import Gpu
 from schemas.job import Heartbeat, JobEvent, Maintenance
 
-RANK, NODE, JOB, LOOP, PLAN, START = "rank", "node", "job", "loop", "plan", "start"
+RANK, NODE, LOOP, PLAN = "rank", "node", "loop", "plan"
 COLUMNS = ("id", "time", "job", "suspect", "dead", "since", "proof", "again")
 SAID = (
     pl.coalesce("suspect", "says_suspect").alias("suspect"), (pl.col("dead") | pl.col("says_dead")).alias("dead"),

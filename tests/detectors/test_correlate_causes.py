@@ -122,8 +122,9 @@ def test_no_cause_explains_itself_even_by_way_of_others():
 def test_each_cause_has_one_row_and_every_word_is_a_cause():
     causes = [cause for row in EXPLAINS for cause in row.causes]
     named = {name for row in EXPLAINS for over in OVER for name in getattr(row, over)}
-    assert len(causes) == len(set(causes))
-    assert {*causes, *named, *(cause for row in MERGES for cause in row.causes)} <= CAUSE_BY_NAME.keys()
+    merged = [cause for row in MERGES for cause in row.causes]
+    assert (len(causes), len(merged)) == (len(set(causes)), len(set(merged)))
+    assert {*causes, *named, *merged} <= CAUSE_BY_NAME.keys()
 
 
 def test_a_cause_never_stands_lower_in_the_causal_order_than_its_symptoms():
