@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,11 @@ from pipelines.pacing import WINDOW_SECONDS
 from pipelines.recovery.ledger import Ledger
 from pipelines.rejudge import COMPARED, Rejudged
 from pipelines.settings import Settings, SettingsError, configured, load_settings, settings_from
-from pipelines.sources.choose import topology_of
+from pipelines.sources.choose import stretch_source
 from pipelines.sources.contract import Source
-from pipelines.sources.windows import WindowSource
-from pipelines.stored_rows import NothingStored, Stretch, look_for_rows, stretches, windows
+from pipelines.stored_rows import NothingStored, Stretch, look_for_rows, stretches
 from pipelines.telemetry_store import TelemetryStore
 from schemas.incident import Incident
-from schemas.tables import USUAL_INTERVALS_SECONDS
 
 BUSY_SECONDS = 120.0  # a pass is long and in no hurry: an ingest that holds the file is waited for
 
@@ -76,27 +73,36 @@ def backtest(  # noqa: PLR0913  what a backtest is of
     margin = timedelta(seconds=settings.bundles.before_seconds)
     look_for_rows(patient, since, until)
     past = past_incidents(operations, since - margin, until)  # before the rows: an ingest may be adding to both
-    sources, remarks, ends = _sources(patient, settings, since - margin, until)
-    if ends is None:
+    sources, read, remarks = _sources(patient, settings, since - margin, until)
+    if not read:
         raise NothingStored(f"{telemetry.path}: {'; '.join(remarks)}")
     truth = past_truth(operations, past) if labels is None else labelled_truth(labels.frame, labels.where)
     passed = pass_over(sources, settings if given is not None else None, given or settings, since, progress)
-    before = passed.before or _at_the_time(patient, Ledger(operations), past, (since - margin, until))
-    span = Span(since=since, until=ends, watched_seconds=passed.watched_seconds)
+    before = passed.before
+    if before is None:
+        before, dropped = _at_the_time(patient, Ledger(operations), past, (since - margin, until))
+        passed = replace(passed, findings_dropped=passed.findings_dropped + dropped)
+    span = Span(since=since, until=read[-1].ends_at, stretches=read, watched_seconds=passed.watched_seconds)
+    unread = sum(since <= one.detected_at < until and one.detected_at not in span for one in truth.wrong)
     return Backtest(
         span=span, begins_at=since - margin, verdict=verdict(truth, before, passed.after, span), told=truth.told,
         changed=None if given is None else differing(settings, given), gpu_hours=passed.gpu_hours,
-        remarks=(*remarks, *_remarks(passed, until - since)),
+        remarks=(*remarks, *_remarks(passed, until - since, unread)),
         dollars_per_gpu_hour=settings.capacity.dollars_per_gpu_hour,
     )  # fmt: skip
 
 
 def proposed(text: str, settings: Settings) -> Settings:
-    """Settings to be judged, from a path or from TOML that changes some of the current ones. Raises SettingsError."""
+    """The current settings with what is judged of others, from a path or from TOML that changes some of the current
+    ones: thresholds and recovery. Raises SettingsError.
+    """
     if not text.strip():
         return settings
-    if "=" not in text and "[" not in text:
-        return load_settings(Path(text.strip()))
+    given = load_settings(Path(text.strip())) if "=" not in text and "[" not in text else _changed(text, settings)
+    return settings.model_copy(update={"detectors": given.detectors, "recovery": given.recovery})
+
+
+def _changed(text: str, settings: Settings) -> Settings:
     try:
         changes = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -129,10 +135,10 @@ def _judged(settings: Settings) -> dict[str, Any]:
 
 def _sources(
     store: TelemetryStore, settings: Settings, begin: datetime, end: datetime
-) -> tuple[list[Source], list[str], datetime | None]:
-    """A source for each stretch of the window, what is left out, and when the last one ends; None without any."""
+) -> tuple[list[Source], tuple[Stretch, ...], list[str]]:
+    """A source for each stretch of the window that can be judged, those stretches, and what is to be said of it."""
     found: list[Source] = []
-    ends: datetime | None = None
+    judged: list[Stretch] = []
     unknown: list[Stretch] = []
     knows = _knows_clusters(store)
     every = stretches(store, begin, end)
@@ -141,20 +147,15 @@ def _sources(
         if cluster is None and knows:
             unknown.append(stretch)
             continue
-        ends = stretch.ends_at
-        found.append(
-            WindowSource(
-                stream=f"store:{stretch.begins_at.isoformat()}..{stretch.ends_at.isoformat()}",
-                topology=topology_of(settings) if cluster is None else cluster.topology,
-                intervals_seconds=USUAL_INTERVALS_SECONDS if cluster is None else cluster.intervals_seconds,
-                span_seconds=stretch.seconds, lags=store.lags(stretch.begins_at, stretch.ends_at),
-                windows=partial(windows, store, stretch, WINDOW_SECONDS),
-            )
-        )  # fmt: skip
-    remarks = [f"the store has {len(every) - 1} breaks of an hour or more; behind each detectors begin anew"]
-    hours = sum(stretch.seconds for stretch in unknown) / 3600
-    left_out = f"{hours:.1f} h are left out: the cluster that they came from is no longer known to the store"
-    return found, [*remarks[: len(every) > 1], *([left_out] if unknown else [])], ends
+        judged.append(stretch)
+        found.append(stretch_source(store, settings, stretch, cluster, WINDOW_SECONDS))
+    remarks: list[str] = []
+    if len(every) > 1:
+        remarks.append(f"the store has {len(every) - 1} breaks of an hour or more; behind each detectors begin anew")
+    if unknown:
+        hours = sum(stretch.seconds for stretch in unknown) / 3600
+        remarks.append(f"{hours:.1f} h are left out: the cluster that they came from is no longer known to the store")
+    return found, tuple(judged), remarks
 
 
 def _knows_clusters(store: TelemetryStore) -> bool:
@@ -165,20 +166,25 @@ def _knows_clusters(store: TelemetryStore) -> bool:
 
 def _at_the_time(
     store: TelemetryStore, ledger: Ledger, past: Sequence[Incident], window: tuple[datetime, datetime]
-) -> Rejudged:
-    """What was decided then, in the shape of a judgement."""
+) -> tuple[Rejudged, int]:
+    """What was decided then, in the shape of a judgement, and how many further findings are left out."""
+    inside = "from findings where time >= ? and time < ?"
     findings = store.query(
-        f"select {', '.join(COMPARED)} from findings where time >= ? and time < ? order by time limit ?",  # noqa: S608  names of our own columns
+        f"select {', '.join(COMPARED)} {inside} order by time limit ?",
         [*window, FINDINGS_KEPT_MAXIMUM],
     )
+    stored = store.query(f"select count(*) as n {inside}", [*window])["n"][0]
     incidents = {one.id: one for one in past}
     actions = tuple(one for one in ledger.actions(limit=None) if one.request.incident in incidents)
-    return Rejudged(findings=findings, incidents=incidents, actions=actions, until=window[1])
+    said = Rejudged(findings=findings, incidents=incidents, actions=actions, until=window[1])
+    return said, max(0, stored - findings.height)  # an ingest may have added some in between, or retention dropped some
 
 
-def _remarks(passed: Passed, asked: timedelta) -> Iterator[str]:
+def _remarks(passed: Passed, asked: timedelta, unread: int) -> Iterator[str]:
     hours, watched = asked.total_seconds() / 3600, passed.watched_seconds / 3600
     if watched < 0.99 * hours:
         yield f"telemetry is stored of {watched:.1f} of the {hours:.1f} hours asked for; rates are per watched day"
+    if unread:
+        yield f"{unread} of what was wrong came up in time that is not read, and is not judged"
     if passed.findings_dropped:
         yield f"{passed.findings_dropped:,} further findings were not kept: the finding behind a change may be missing"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
+from detectors.contract import FINDING_COLUMNS, Detector, ordered
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
 from pipelines.engine import Batch, Engine, EngineState, Step
@@ -108,7 +108,7 @@ class Second:
             own = self.engine.step(self.state, replace(batch, tables=self._read(batch.tables)))
             self.state = own.state
             findings = ordered(findings.filter(~pl.col("detector").is_in(list(self.names))), own.findings)
-        context = Context(now=first.state.now, began=first.state.began, topology=self.source.topology)
+        context = self.engine.context(first.state, first.state.now, first.lags)
         incidents, self.correlation = correlate(findings, self.correlation, context)
         return findings, incidents
 
@@ -128,6 +128,11 @@ class Heard:
     side: Side
     kept: Kept = field(default_factory=Kept)
 
+    def end(self, at: datetime) -> None:
+        """Nothing is known of what is still open beyond the end of a source; the next one begins anew."""
+        lasting = [one for one in self.side.incidents.values() if one.ends_at is None]
+        self.side.incidents |= {one.id: replace(one, ends_at=at) for one in lasting}
+
     def so_far(self, until: datetime | None) -> Rejudged:
         return Rejudged(
             findings=pl.concat(self.kept.kept), incidents=self.side.incidents,
@@ -145,6 +150,7 @@ def pass_over(
     """Every source in turn, each with engines of its own. Raises SourceError, StoreUnavailable."""
     one = None if before is None else Heard(Side(before, slim=True))
     other = Heard(Side(after, slim=True))
+    heard = [side for side in (one, other) if side is not None]
     total = sum(source.span_seconds or 0.0 for source in sources)
     until: datetime | None = None
     done = watched = gpu_hours = 0.0
@@ -163,7 +169,8 @@ def pass_over(
             seconds = max(timedelta(), until - max(began, counted_from)).total_seconds()
             watched += seconds
             gpu_hours += seconds / 3600 * source.topology.nodes.height * source.topology.gpus_per_node
-    heard = [side for side in (one, other) if side is not None]
+            for each in heard:
+                each.end(until)
     for each in heard:
         each.side.close()
     return Passed(

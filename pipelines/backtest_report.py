@@ -7,6 +7,7 @@ from pipelines.backtest import Backtest
 from pipelines.backtest_verdict import FalseAlarm, Fate, Rate
 from pipelines.savings import ASSUMPTIONS
 from pipelines.scorecard import table_of
+from pipelines.wording import in_a_cell
 from schemas.incident import Incident
 
 SHOWN = 200  # rows of a table on the page; the document has all
@@ -128,7 +129,7 @@ def _section(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) ->
     if not rows:
         return [f"## {title}", "", "None.", ""]
     more = [f"{len(rows) - SHOWN} more are left out; `--json` has them.", ""] if len(rows) > SHOWN else []
-    return [f"## {title}", "", table_of(heads, [[_plain(cell) for cell in row] for row in rows[:SHOWN]]), *more]
+    return [f"## {title}", "", table_of(heads, [[in_a_cell(cell) for cell in row] for row in rows[:SHOWN]]), *more]
 
 
 def savings_of(result: Backtest) -> dict[str, float]:
@@ -211,7 +212,3 @@ def _rate(rate: Rate) -> str:
 def _signed(seconds: float) -> str:
     """Positive is earlier."""
     return f"{abs(seconds):,.1f} s" + ("" if not seconds else " earlier" if seconds > 0 else " later")
-
-
-def _plain(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("\n", " ")

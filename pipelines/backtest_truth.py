@@ -21,12 +21,11 @@ FALSE = "false"  # a note that begins with this word says that an incident was n
 @dataclass(frozen=True, kw_only=True)
 class Truth:
     """wrong: what was wrong, as incidents (of a label, detected_at is its onset and severity is unknown: page).
-    told: in words, where this is known from. marked_false: ids of past incidents that people said were none.
+    told: in words, where this is known from.
     """
 
     wrong: tuple[Incident, ...]
     told: str
-    marked_false: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ def past_truth(operations: OperationsStore, past: Sequence[Incident]) -> Truth:
         f"incidents decided at the time count as true ({len(past)}{marks}). What nobody knew of counts as false when "
         "it appears: look at it"
     )
-    return Truth(wrong=wrong, told=told, marked_false=false)
+    return Truth(wrong=wrong, told=told)
 
 
 def marked_false(operations: OperationsStore, incident: Incident) -> bool:

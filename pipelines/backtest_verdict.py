@@ -11,6 +11,7 @@ from pipelines.backtest_truth import Explained, Truth, explained
 from pipelines.counterfactual import Difference, changes, finding_behind, pairs
 from pipelines.rejudge import Rejudged
 from pipelines.savings import Savings, savings
+from pipelines.stored_rows import Stretch
 from replay.rates import poisson_upper
 from schemas.incident import Incident
 
@@ -49,14 +50,17 @@ class FalseAlarm:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """since <= time < until is judged; watched_seconds of it telemetry is stored of."""
+    """since <= time < until is judged where it lies in one of the stretches that were read; watched_seconds of it
+    telemetry is stored of.
+    """
 
     since: datetime
     until: datetime
+    stretches: tuple[Stretch, ...]
     watched_seconds: float
 
     def __contains__(self, moment: datetime) -> bool:
-        return self.since <= moment < self.until
+        return self.since <= moment < self.until and any(moment in stretch for stretch in self.stretches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +75,12 @@ class Rate:
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """fates: worst first. new_false, gone_false: false with the one settings only. repeats: further incidents on what
-    was already told, before and after.
+    was caught already, before and after.
     """
 
     fates: tuple[Fate, ...]
     new_false: tuple[FalseAlarm, ...]
     gone_false: tuple[FalseAlarm, ...]
-    false_before: int
-    false_after: int
     repeats: tuple[int, int]
     watched_seconds: float
 
@@ -121,8 +123,8 @@ def verdict(truth: Truth, before: Rejudged, after: Rejudged, span: Span) -> Verd
             FalseAlarm(incident=one, was=one.severity, finding=finding_behind((one,), before, after))
             for one in false_old if one.id not in said_after
         ),
-        false_before=len(false_old), false_after=len(false_new),
-        repeats=(_repeats(old, span), _repeats(new, span)), watched_seconds=span.watched_seconds,
+        repeats=(_repeats(truth.wrong, old, span), _repeats(truth.wrong, new, span)),
+        watched_seconds=span.watched_seconds,
     )  # fmt: skip
 
 
@@ -167,8 +169,10 @@ def _new_false(
     return found
 
 
-def _repeats(side: Explained, span: Span) -> int:
-    return sum(one.detected_at in span for incidents in side.by_truth.values() for one in incidents[1:])
+def _repeats(wrong: Sequence[Incident], side: Explained, span: Span) -> int:
+    """Incidents after the one that caught it; what nothing caught was not told yet."""
+    caught = [(first, side.by_truth[truth.id]) for truth in wrong if (first := side.first(truth)) is not None]
+    return sum(one.detected_at in span for first, every in caught for one in every[every.index(first) + 1 :])
 
 
 def _rate(count: int, seconds: float) -> Rate:

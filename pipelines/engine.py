@@ -99,8 +99,8 @@ class Engine:
         accepted, late, sources = self._admit_in_time(state, batch)
         put_aside = {"late": late, "quarantine": batch.quarantined.drop_nulls(["time", "table", "source"])}
         released, pending = _release({**accepted, **put_aside}, state.pending, now)
-        findings, detectors = self._detect(released, state, self._context(state, now, batch.lags))
-        incidents, correlation = correlate(findings, state.correlation, self._context(state, now, batch.lags))
+        findings, detectors = self._detect(released, state, self.context(state, now, batch.lags))
+        incidents, correlation = correlate(findings, state.correlation, self.context(state, now, batch.lags))
         following = replace(
             state, now=now, sources=sources, pending=pending, detectors=detectors, correlation=correlation,
             recent=self._recent(state.recent, released, accepted, sources),
@@ -110,7 +110,8 @@ class Engine:
             quarantined=batch.quarantined, findings=findings, incidents=incidents, lags=batch.lags,
         )  # fmt: skip
 
-    def _context(self, state: EngineState, now: datetime, lags: Mapping[str, timedelta]) -> Context:
+    def context(self, state: EngineState, now: datetime, lags: Mapping[str, timedelta]) -> Context:
+        """What detectors and correlation know beside rows and findings, at the watermark `now`."""
         intervals = {**USUAL_INTERVALS_SECONDS, **self.intervals_seconds}
         return Context(now=now, began=state.began, topology=self.topology, intervals_seconds=intervals, lags=lags)
 

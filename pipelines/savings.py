@@ -14,13 +14,13 @@ from schemas.incident import Incident
 
 # With one of these the job goes on, whatever repair takes; without any, people bring it back.
 GOES_ON = ("resume", "restart_app", "isolate_port")
-NOT_DONE = ("refused", "rejected", "cancelled", "failed", "waiting_approval")
+DONE = ("dry-run", "done")  # whatever else becomes of a request, nothing is done about the incident
 ASSUMPTIONS = (
     "a GPU that an incident holds is lost whole, from onset to end (or to the end of the window)",
     "a detection that comes earlier by some seconds ends the loss as much earlier, people being as fast as they were",
     "automation does at once what recovery asks for with the given settings, and each action takes the simulator's "
     "time: " + ", ".join(f"{kind} {seconds:g} s" for kind, seconds in SECONDS.items()),
-    "what is refused or needs approval is left to people, who take as long as they took",
+    "what is refused, only observed, put off or needs approval is left to people, who take as long as they took",
     "steps since the last checkpoint, and GPUs that only wait for those of the incident, are not counted",
 )
 
@@ -50,7 +50,7 @@ def savings(
         return Savings(lost=lost, why="not caught")
     gain = min(seconds, (was - caught.detected_at).total_seconds())
     mine = [one for one in actions if one.request.incident == caught.id]
-    done = [one.request.kind for one in mine if one.outcome not in NOT_DONE]
+    done = [one.request.kind for one in mine if one.outcome in DONE]
     if not set(done) & set(GOES_ON):
         return Savings(lost=lost, earlier=gpus * gain, automated=gpus * gain, why=_left_to_people(mine))
     needed = (caught.detected_at - truth.starts_at).total_seconds() + sum(SECONDS.get(kind, 0.0) for kind in done)
@@ -59,7 +59,7 @@ def savings(
 
 
 def _left_to_people(actions: list[ActionRecord]) -> str:
-    held = next((one for one in actions if one.outcome in NOT_DONE and one.request.kind in GOES_ON), None)
+    held = next((one for one in actions if one.outcome not in DONE and one.request.kind in GOES_ON), None)
     if held is not None:
         return f"people: {held.request.kind} is {held.outcome.replace('_', ' ')} ({held.why})"
     return "people: no action brings a job back from it" if actions else "people: nothing is asked for"

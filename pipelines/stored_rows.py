@@ -5,25 +5,23 @@ The views of the store span every sealed hour, and a query of them opens each of
 than the reading itself.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TypeVar
 
 import duckdb
 import polars as pl
 
 from pipelines.sources.contract import SourceError
-from pipelines.telemetry_store import StoreBusy, StoreUnavailable, TelemetryStore
+from pipelines.telemetry_schema import read_segments
+from pipelines.telemetry_store import TelemetryStore
 from replay.simulate import Window
 from schemas.tables import TABLES, Table
 
 HOUR = timedelta(hours=1)
 INSTANT = timedelta(microseconds=1)
-ATTEMPTS, RETRY_SECONDS = 5, 0.5
-Read = TypeVar("Read")
+# Rows that tell of times to come, or are written by people, say nothing of whether the cluster was watched.
+WATCHED = tuple(table for table in TABLES if not table.ahead)
 
 
 class NothingStored(SourceError):
@@ -41,14 +39,20 @@ class Stretch:
     def seconds(self) -> float:
         return (self.ends_at - self.begins_at).total_seconds()
 
+    def __contains__(self, moment: datetime) -> bool:
+        return self.begins_at <= moment < self.ends_at
+
 
 def stored_hours(store: TelemetryStore) -> tuple[datetime, ...]:
     """Clock hours of which telemetry is stored, in order; of sealed ones only the list is read."""
-    live = " union ".join(f"select date_trunc('hour', {table.time}) as hour from live.{table.name}" for table in TABLES)  # noqa: S608  names of our own
+    live = " union ".join(
+        f"select date_trunc('hour', {table.time}) as hour from live.{table.name}"  # noqa: S608  names of our own
+        for table in WATCHED
+    )
     sealed = "select hour from segments where table_name in (select unnest(?))"
     with store.connected(read_only=True) as connection:
         found = connection.execute(
-            f"{live} union {sealed} order by hour", [[table.name for table in TABLES]]
+            f"{live} union {sealed} order by hour", [[table.name for table in WATCHED]]
         ).fetchall()
     return tuple(hour for (hour,) in found)
 
@@ -90,7 +94,9 @@ def windows(store: TelemetryStore, stretch: Stretch, seconds: int) -> Iterator[W
     at = stretch.begins_at
     while at < stretch.ends_at:
         until = min(at + timedelta(seconds=seconds), stretch.ends_at)
-        yield Window(at, until, _patiently(store, partial(_tables, store, at, until)))
+        with store.connected(read_only=True) as connection:
+            tables = _tables(store, at, until, connection)
+        yield Window(at, until, tables)
         at = until
 
 
@@ -106,22 +112,6 @@ def _tables(
     }
 
 
-def _patiently(store: TelemetryStore, read: Callable[[duckdb.DuckDBPyConnection], Read]) -> Read:
-    """What a file that is there says. One that a writer is just closing may look cut off for a moment; of thousands of
-    openings one meets that.
-    """
-    for _ in range(ATTEMPTS - 1):
-        try:
-            with store.connected(read_only=True) as connection:
-                return read(connection)
-        except StoreBusy:
-            raise
-        except StoreUnavailable:
-            time.sleep(RETRY_SECONDS)
-    with store.connected(read_only=True) as connection:
-        return read(connection)
-
-
 def _stretch(store: TelemetryStore, run: Sequence[datetime], begin: datetime, end: datetime) -> Stretch | None:
     """run: hours one after the other; of those that the window only touches it may hold no row."""
     newest = (_newest(store, max(hour, begin), min(hour + HOUR, end)) for hour in reversed(run))
@@ -135,18 +125,15 @@ def _stretch(store: TelemetryStore, run: Sequence[datetime], begin: datetime, en
 
 
 def _newest(store: TelemetryStore, begin: datetime, end: datetime) -> datetime | None:
-    """Time of the newest row with begin <= time < end; the window lies within one hour."""
-
-    def read(connection: duckdb.DuckDBPyConnection) -> list[datetime | None]:
-        return [
+    """Time of the newest row of telemetry with begin <= time < end; the window lies within one hour."""
+    with store.connected(read_only=True) as connection:
+        found = [
             connection.execute(
                 f"select max({table.time}) from ({_rows(connection, store, table, begin, end)})",  # noqa: S608  names of our own
                 {"begin": begin, "end": end},
             ).fetchall()[0][0]
-            for table in TABLES
+            for table in WATCHED
         ]
-
-    found = _patiently(store, read)
     return max((moment for moment in found if moment is not None), default=None)
 
 
@@ -163,10 +150,5 @@ def _rows(
     live = f"select * from live.{table.name} {inside}"  # noqa: S608  names of our own
     if not found:
         return live
-    files = _quoted(store, [file for (file,) in found])
-    sealed = f"select * from read_parquet([{files}], union_by_name = true) {inside}"  # noqa: S608  our own files
-    return f"{live} union all by name {sealed}"
-
-
-def _quoted(store: TelemetryStore, files: Sequence[str]) -> str:
-    return ", ".join("'" + str(store.segments.absolute() / file).replace("'", "''") + "'" for file in files)
+    sealed = read_segments(store.segments, [file for (file,) in found])
+    return f"{live} union all by name select * from {sealed} {inside}"  # noqa: S608  our own files

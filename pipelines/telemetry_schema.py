@@ -76,13 +76,14 @@ def span_views(connection: duckdb.DuckDBPyConnection, segments: Path) -> None:
     for name, _ in STORED:
         view = f"create or replace view main.{name} as select * from live.{name}"
         if name in files:
-            paths = _quoted(segments, files[name])
-            view += f" union all by name select * from read_parquet([{paths}], union_by_name = true)"
+            view += f" union all by name select * from {read_segments(segments, files[name])}"
         connection.execute(view)
 
 
-def _quoted(segments: Path, files: list[str]) -> str:
-    return ", ".join("'" + str(segments.absolute() / file).replace("'", "''") + "'" for file in files)
+def read_segments(segments: Path, files: list[str]) -> str:
+    """SQL of the rows in these files of the segments folder."""
+    paths = ", ".join("'" + str(segments.absolute() / file).replace("'", "''") + "'" for file in files)
+    return f"read_parquet([{paths}], union_by_name = true)"
 
 
 def _first(connection: duckdb.DuckDBPyConnection) -> None:

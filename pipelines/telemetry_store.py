@@ -29,7 +29,7 @@ from schemas.tables import TABLES
 from schemas.topology import Topology
 
 Offsets = Mapping[tuple[str, int], int]
-BEGUN_SECONDS = 1.0  # a file that ends too early may be one that another process has just begun
+BEGUN_SECONDS = 3.0  # a file that ends too early may be one that another process is just beginning or closing
 
 
 class StoreUnavailable(RuntimeError):
@@ -190,17 +190,6 @@ class TelemetryStore:
         with self.connected(read_only=True) as connection:
             found: pl.DataFrame = connection.sql(sql, params=parameters or []).pl()
         return found
-
-    def tables(self, starts_at: datetime, ends_at: datetime) -> dict[str, pl.DataFrame]:
-        """Rows of every telemetry table with starts_at <= time < ends_at, live and sealed, in one opening."""
-        with self.connected(read_only=True) as connection:
-            return {
-                table.name: connection.sql(
-                    f"select * from {table.name} where {table.time} >= ? and {table.time} < ? order by {table.time}",
-                    params=[starts_at, ends_at],
-                ).pl()
-                for table in TABLES
-            }
 
     def window_of(
         self, table: str, starts_at: datetime, ends_at: datetime, *, column: str = "time",

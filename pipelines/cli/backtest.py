@@ -32,11 +32,11 @@ from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, as_json_text,
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.savings import ASSUMPTIONS
 from pipelines.settings import load_settings
+from pipelines.sources.choose import instant
 
 DURATION = re.compile(r"(?P<count>\d+(\.\d+)?)(?P<unit>[smhdw])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 ENDINGS = (".md", ".json")
-FIRST_YEAR, LAST_YEAR = 1970, 9998
 
 
 def run_backtest(
@@ -83,12 +83,11 @@ def moment_of(text: str, end: datetime, option: str) -> datetime:
     try:
         if found is not None:
             return end - timedelta(**{UNITS[found["unit"]]: float(found["count"])})
-        moment = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise Refused(f"{option} {text}: write 30d, 12h, 90m, or a time like 2026-03-01T08:00:00Z") from None
-    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
-        raise Refused(f"{option} {text}: is not between {FIRST_YEAR} and {LAST_YEAR}")
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return instant(text)
+    except OverflowError:
+        raise Refused(f"{option} {text}: so long before the end there is no time") from None
+    except ValueError as error:
+        raise Refused(f"{option}: {error}; or write 30d, 12h, 90m") from None
 
 
 def show(result: Backtest) -> None:

@@ -19,7 +19,8 @@ from pipelines.sources.files import FileSource, surroundings_of
 from pipelines.sources.kafka import KafkaSource
 from pipelines.sources.live_simulation import SPEC, live_simulation
 from pipelines.sources.windows import WindowSource
-from pipelines.stored_rows import Stretch, look_for_rows, windows
+from pipelines.stored_rows import INSTANT, Stretch, look_for_rows, windows
+from pipelines.telemetry_cluster import Cluster
 from pipelines.telemetry_store import TelemetryStore
 from pipelines.topics import Format
 from replay.faults_exporters import ClockOff
@@ -148,7 +149,10 @@ def _ranged(spec: str, settings: Settings, seconds: int) -> Source:
     found = RANGE.match(spec)
     if found is None:
         raise SourceError(f"{spec}: write store:FROM..TO or kafka:TOPICS@FROM..TO, times as 2026-03-01T08:00:00Z")
-    begin, end = _instant(found["begin"], spec), _instant(found["end"], spec)
+    try:
+        begin, end = instant(found["begin"]), instant(found["end"])
+    except ValueError as error:
+        raise SourceError(f"{spec}: {error}") from None
     if end <= begin:
         raise SourceError(f"{spec}: the window ends before it begins")
     if spec.startswith("store:"):
@@ -172,23 +176,31 @@ def store_source(settings: Settings, begin: datetime, end: datetime, seconds: in
     store = TelemetryStore(settings.store.telemetry, settings.store.busy_seconds)
     look_for_rows(store, begin, end)
     cluster = store.cluster(begin, end)
-    topology = topology_of(settings) if cluster is None else cluster.topology
-    intervals = USUAL_INTERVALS_SECONDS if cluster is None else cluster.intervals_seconds
-    lags = store.lags(begin, end)
     end = end if cluster is None else min(end, cluster.until)  # past it there is no silence, only nothing known
+    return stretch_source(store, settings, Stretch(begin, end), cluster, seconds)
 
+
+def stretch_source(
+    store: TelemetryStore, settings: Settings, stretch: Stretch, cluster: Cluster | None, seconds: int
+) -> WindowSource:
+    """The rows of a stretch, `seconds` at a time. cluster: what they came from; None: what the settings describe."""
+    begin, end = stretch.begins_at, stretch.ends_at
     return WindowSource(
-        stream=f"store:{begin.isoformat()}..{end.isoformat()}", topology=topology, intervals_seconds=intervals,
-        span_seconds=(end - begin).total_seconds(), lags=lags,
-        windows=partial(windows, store, Stretch(begin, end), seconds),
+        stream=f"store:{begin.isoformat()}..{end.isoformat()}",
+        topology=topology_of(settings) if cluster is None else cluster.topology,
+        intervals_seconds=USUAL_INTERVALS_SECONDS if cluster is None else cluster.intervals_seconds,
+        span_seconds=stretch.seconds,
+        lags=store.lags(begin, end + INSTANT),  # those of a stream's last step are noted as of its end
+        windows=partial(windows, store, stretch, seconds),
     )  # fmt: skip
 
 
-def _instant(text: str, spec: str) -> datetime:
+def instant(text: str) -> datetime:
+    """A time that a person typed, in UTC where it names no zone. Raises ValueError, in words for them."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise SourceError(f"{spec}: {text!r} is not a time like 2026-03-01T08:00:00Z") from None
+        raise ValueError(f"{text!r} is not a time like 2026-03-01T08:00:00Z") from None
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
-        raise SourceError(f"{spec}: {text!r} is not between {FIRST_YEAR} and {LAST_YEAR}")
+        raise ValueError(f"{text!r} is not between {FIRST_YEAR} and {LAST_YEAR}")
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -21,3 +21,5 @@ at_seconds = 60
 entity = "cdu-00"
 parameters = { pumps_stopped = 1 }
 """
+# Thresholds that miss the stopped pump.
+BLIND = '[detectors."coolant.pump_failure"]\nflow_drop = 0.99\npump_drop = 0.99\npower_drop = 0.99\n'

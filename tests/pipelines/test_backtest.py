@@ -1,11 +1,13 @@
 """A backtest over a store: the same as judging each settings alone, over gaps and sealed hours, within bounds."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
 
+from pipelines import backtest as backtest_module
 from pipelines import backtest_pass
 from pipelines.backtest import backtest, differing, proposed
 from pipelines.backtest_pass import pass_over
@@ -15,14 +17,17 @@ from pipelines.counterfactual import differences
 from pipelines.operations_store import OperationsStore
 from pipelines.rejudge import COMPARED, rejudge
 from pipelines.segments import seal
-from pipelines.settings import Settings, SettingsError, settings_from
+from pipelines.settings import Settings, SettingsError, configured, settings_from
 from pipelines.sources.choose import scenario_source
+from pipelines.sources.windows import WindowSource
 from pipelines.stored_rows import NothingStored, Stretch, stretches, windows
 from pipelines.stream import Responder, Stream
 from pipelines.telemetry_store import TelemetryStore, append
 from replay.scenario import load_scenario
-from schemas.tables import TABLES, empty
-from tests.pipelines.test_dagster_replays import BLIND, SCENARIO
+from replay.simulate import Window
+from tests.pipelines.small_scenario import BLIND, SCENARIO
+from tests.pipelines.telemetry_rows import rows
+from tests.pipelines.test_backtest_verdict import DEAD
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -42,7 +47,7 @@ def stores(source, tmp_path_factory):
     telemetry = TelemetryStore(folder / "t.duckdb")
     operations = OperationsStore.open(folder / "o.sqlite")
     answer = Responder(operations=operations, settings=Settings().recovery.rehearsal(), executors={})
-    Stream(source=source, detectors=backtest_pass.configured(Settings()), responder=answer, store=telemetry).run()
+    Stream(source=source, detectors=configured(Settings()), responder=answer, store=telemetry).run()
     yield telemetry, operations
     operations.close()
 
@@ -65,6 +70,27 @@ def test_both_settings_in_one_pass_give_what_each_gives_alone(source, blind):
     )  # fmt: skip
     assert not only_before.is_empty()
     assert passed.before.findings.sort(COMPARED).equals(only_before.sort(COMPARED))
+
+
+def test_what_is_open_where_a_stretch_ends_ends_there(source):
+    later = T0 + timedelta(days=3)
+    power = rows("power", [{"time": later, "pdu": "pdu-00", "watts": 1.0}])
+    quiet = WindowSource(
+        stream="later", topology=source.topology, intervals_seconds=source.intervals_seconds, span_seconds=60.0,
+        windows=lambda: iter([Window(later, later + timedelta(minutes=1), {"power": power})]),
+    )  # fmt: skip
+    passed = pass_over([source, quiet], Settings(), Settings(), T0)
+    for each in (passed.before, passed.after):
+        (pump,) = (one for one in each.incidents.values() if one.cause == "coolant_pump_failure")
+        assert (pump.state, pump.ends_at) == ("firing", T0 + timedelta(seconds=120))
+
+
+def test_stored_findings_beyond_the_bound_are_counted_and_said(stores, monkeypatch):
+    monkeypatch.setattr(backtest_module, "FINDINGS_KEPT_MAXIMUM", 0)
+    result = backtest(*stores, Settings(), None, since=T0, until=T0 + HOUR)
+    further = stores[0].query("select count(*) as n from findings")["n"][0]
+    assert further > 0
+    assert f"{further} further findings were not kept" in result.remarks[-1]
 
 
 def test_findings_that_are_kept_have_a_bound_and_the_rest_is_counted(monkeypatch):
@@ -100,11 +126,8 @@ def test_a_window_of_which_nothing_is_stored_is_one_line_with_what_is(stores):
 
 
 def with_power_at(store: TelemetryStore, *moments: datetime) -> None:
-    (power,) = (table for table in TABLES if table.name == "power")
-    some = pl.DataFrame({"time": moments, "pdu": "pdu-1"}).cast({"time": power.columns["time"]})
-    rows = pl.concat([empty(power), some], how="diagonal")
     with store.connected() as connection:
-        append(connection, "live.power", rows)
+        append(connection, "live.power", rows("power", [{"time": moment, "pdu": "pdu-1"} for moment in moments]))
 
 
 def test_a_new_stretch_begins_behind_an_hour_without_rows(tmp_path):
@@ -115,6 +138,26 @@ def test_a_new_stretch_begins_behind_an_hour_without_rows(tmp_path):
     assert found == (
         Stretch(T0, T0 + HOUR + instant), Stretch(T0 + 3 * HOUR, T0 + 3 * HOUR + instant),
     )  # fmt: skip
+
+
+def test_what_people_told_of_an_hour_does_not_make_it_a_watched_one(tmp_path):
+    store = TelemetryStore(tmp_path / "t.duckdb")
+    with_power_at(store, T0, T0 + 2 * HOUR)
+    with store.connected() as connection:
+        append(connection, "live.outside_event", rows("outside_event", [{"time": T0 + 1.5 * HOUR, "kind": "deploy"}]))
+    for _ in ("live", "sealed"):
+        assert [one.begins_at for one in stretches(store, T0, T0 + 3 * HOUR)] == [T0, T0 + 2 * HOUR]
+        seal(store, before=T0 + 3 * HOUR)
+
+
+def test_a_past_incident_of_an_hour_that_is_not_stored_is_not_judged_and_that_is_said(tmp_path):
+    store, operations = TelemetryStore(tmp_path / "t.duckdb"), OperationsStore.open(":memory:")
+    with_power_at(store, T0, T0 + 2 * HOUR)
+    operations.upsert_incidents([replace(DEAD, detected_at=T0 + 1.5 * HOUR)], at=T0 + 1.5 * HOUR)
+    result = backtest(store, operations, Settings(), None, since=T0, until=T0 + 3 * HOUR)
+    operations.close()
+    assert result.verdict.fates == ()
+    assert "1 of what was wrong came up in time that is not read, and is not judged" in result.remarks
 
 
 def test_an_hour_that_the_window_only_touches_may_hold_no_row_of_it(tmp_path):
@@ -155,6 +198,16 @@ def test_toml_changes_some_of_the_current_settings_and_keeps_the_others():
     assert given.detectors["gpu.thermal_throttle"] == {"sustained_seconds": 7}
     assert given.detectors["coolant.pump_failure"]["flow_drop"] == 0.99
     assert proposed("", current) is current
+
+
+@pytest.mark.parametrize("form", ["path", "TOML"])
+def test_of_chosen_settings_only_what_is_judged_takes_the_place_of_the_current(form, tmp_path):
+    current = settings_from({"store": {"telemetry": "mine.duckdb"}, "topology": {"preset": "ndr-fat-tree"}}, "test")
+    text = f'[store]\ntelemetry = "theirs.duckdb"\n[bundles]\nafter_seconds = 1\n[recovery]\nmode = "observe"\n{BLIND}'
+    (tmp_path / "given.toml").write_text(text)
+    given = proposed(str(tmp_path / "given.toml") if form == "path" else text, current)
+    assert (given.recovery.mode, given.detectors["coolant.pump_failure"]["flow_drop"]) == ("observe", 0.99)
+    assert given.model_copy(update={"recovery": current.recovery, "detectors": current.detectors}) == current
 
 
 @pytest.mark.parametrize("text", ["[detectors", "nowhere.toml", '[detectors."gpu.xidd"]\nx = 1'])

@@ -11,13 +11,15 @@ from pipelines.backtest_verdict import Span, verdict
 from pipelines.operations_store import OperationsStore
 from pipelines.rejudge import Rejudged
 from pipelines.savings import savings
+from pipelines.stored_rows import Stretch
 from replay.simulate import LABEL_COLUMNS
 from schemas.action import ActionRecord, ActionRequest
 from schemas.incident import Incident
 from tests.pipelines.test_counterfactual import said, side
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
-DAY = Span(since=T0, until=T0 + timedelta(days=1), watched_seconds=86_400.0)
+HOUR = timedelta(hours=1)
+DAY = Span(since=T0, until=T0 + 24 * HOUR, stretches=(Stretch(T0, T0 + 24 * HOUR),), watched_seconds=86_400.0)
 DEAD = Incident(
     id="inc-1", cause="gpu_fallen_off_bus", severity="page", state="resolved", root_kind="gpu", roots=("n1/3",),
     members=("n1/3",), symptoms=(), starts_at=T0, detected_at=T0 + timedelta(seconds=60),
@@ -102,6 +104,24 @@ def test_what_warms_up_before_the_window_is_not_counted() -> None:
     assert (found.fates, found.new_false) == ((), ())
 
 
+def test_what_was_wrong_in_an_hour_that_is_not_read_is_not_judged() -> None:
+    read = (Stretch(T0, T0 + HOUR), Stretch(T0 + 2 * HOUR, T0 + 3 * HOUR))
+    span = Span(since=T0, until=T0 + 3 * HOUR, stretches=read, watched_seconds=7200.0)
+    past = [replace(DEAD, id=f"inc-{hour}", roots=(f"n{hour}/0",), members=(), starts_at=T0 + hour * HOUR,
+                    detected_at=T0 + hour * HOUR, ends_at=None) for hour in (0, 1, 2)]  # fmt: skip
+    found = verdict(truth(*past), side(*past), side(), span)
+    assert [fate.truth.id for fate in found.of("newly missed")] == ["inc-0", "inc-2"]
+    assert len(found.fates) == 2
+
+
+def test_repeats_are_counted_from_what_caught_it_on() -> None:
+    """A symptom that is told before is none, and a miss has none."""
+    hot = at(10, id="inc-3", cause="gpu_thermal_throttle", roots=("n2/0",), members=("n1/3",))
+    still_hot = replace(hot, id="inc-4", detected_at=T0 + timedelta(seconds=70))
+    assert verdict(truth(DEAD), side(hot, DEAD), side(hot, DEAD, still_hot), DAY).repeats == (0, 1)
+    assert verdict(truth(DEAD), side(DEAD), side(hot, still_hot), DAY).repeats == (0, 0)
+
+
 def test_a_second_incident_on_what_was_told_is_a_repeat_and_not_false() -> None:
     again = at(500, id="inc-4", starts_at=T0 + timedelta(seconds=450))
     found = verdict(truth(DEAD), side(DEAD), side(DEAD, again), DAY)
@@ -116,7 +136,6 @@ def test_a_note_that_begins_with_false_takes_an_incident_out_of_the_truth() -> N
     found = past_truth(store, (DEAD, PUMP))
     store.close()
     assert found.wrong == (PUMP,)
-    assert found.marked_false == {"inc-1"}
 
 
 def test_labels_are_the_truth_where_there_are_any() -> None:
@@ -147,7 +166,8 @@ def test_automation_has_the_job_back_after_its_detection_and_its_actions() -> No
     assert found.automated == pytest.approx(1000 - 60 - 5.3)
 
 
-def test_what_is_refused_is_left_to_people() -> None:
-    found = savings(DEAD, DEAD.detected_at, DEAD, [asked("resume", "refused")], T0 + timedelta(days=1))
+@pytest.mark.parametrize("outcome", ["refused", "observed", "scheduled", "waiting_approval"])
+def test_what_is_not_done_is_left_to_people(outcome) -> None:
+    found = savings(DEAD, DEAD.detected_at, DEAD, [asked("resume", outcome)], T0 + timedelta(days=1))
     assert found.automated == 0
-    assert found.why == "people: resume is refused (budget)"
+    assert found.why == f"people: resume is {outcome.replace('_', ' ')} (budget)"

@@ -15,9 +15,8 @@ from pipelines.assets.replays import (
 from pipelines.schedules import new_incidents_sensor
 from pipelines.settings import settings_from
 from pipelines.workplace import Workplace
-from tests.pipelines.small_scenario import SCENARIO, SOON
+from tests.pipelines.small_scenario import BLIND, SCENARIO, SOON
 
-BLIND = '[detectors."coolant.pump_failure"]\nflow_drop = 0.99\npump_drop = 0.99\npower_drop = 0.99\n'
 KEPT, QUIET = "nothing_newly_missed", "no_new_false_pages"
 
 

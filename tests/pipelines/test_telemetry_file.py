@@ -95,7 +95,10 @@ def test_a_file_whose_first_pages_are_being_written_is_waited_for(store: Telemet
     writer.join()
 
 
-def test_a_damaged_file_is_refused_even_where_its_folder_is_called_lock(tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_even_where_its_folder_is_called_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BEGUN_SECONDS", 0.1)
     store = TelemetryStore(tmp_path / "lock" / "telemetry.duckdb", busy_seconds=60)
     store.flush("kafka", made(), {})
     store.path.write_bytes(store.path.read_bytes()[:5000])
