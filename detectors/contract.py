@@ -20,7 +20,7 @@ import dataframely as dy
 import polars as pl
 
 from schemas.finding import Finding
-from schemas.tables import USUAL_INTERVALS_SECONDS
+from schemas.tables import USUAL_INTERVALS_SECONDS, Table
 from schemas.topology import Topology
 
 FINDING_COLUMNS = pl.Schema({name: column.dtype for name, column in Finding.columns().items()})
@@ -57,6 +57,10 @@ class Context:
     intervals_seconds: Mapping[str, float] = field(default_factory=lambda: USUAL_INTERVALS_SECONDS)
     lags: Mapping[str, timedelta] = field(default_factory=dict)
     once: Once = field(default_factory=Once, compare=False, repr=False)
+
+    def interval_seconds_of(self, table: Table) -> float:
+        """The table's sampling interval; its usual one where the source names none, 0 for a table of events."""
+        return self.intervals_seconds.get(table.name, table.interval_seconds or 0.0)
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,25 @@ from replay.conditions import Conditions, Lie
 from schemas.tables import TABLE_BY_NAME, Table
 
 ARRIVED = "arrived_at"
+Key = tuple[str, str, float, int]
+
+
+def counters_of(table: Table) -> tuple[str, ...]:
+    """Columns that count from when their keeper began, or was cleared. The time since that is one of them: who keeps
+    the counters keeps it beside them (a port reports both), so what sets them to zero sets it to zero.
+    """
+    return tuple(name for name in table.columns if name.endswith("_total") or name == "seconds_since_clear")
 
 
 @dataclass(eq=False)
 class Exporters:
-    """starts_at: of the scenario. By (table, source) of those that lie: last, their newest true rows; began, what their
-    counters had counted when they last restarted.
+    """starts_at: of the scenario. By lie: last, the newest true rows of its source; began, what the source's counters
+    had counted when it last restarted.
     """
 
     starts_at: datetime
-    last: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
-    began: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
+    last: dict[Key, pl.DataFrame] = field(default_factory=dict)
+    began: dict[Key, pl.DataFrame] = field(default_factory=dict)
 
     def sent(self, name: str, rows: pl.DataFrame, conditions: Conditions) -> pl.DataFrame:
         """The rows of the table as they are sent, in their order. Asked once for each table and block."""
@@ -34,19 +42,12 @@ class Exporters:
         shown = pl.col(table.time)
         for lie in conditions.lies:
             if lie.table == name and lie.clock_seconds:
-                begins, ends = (
-                    None if at is None else self.starts_at + timedelta(seconds=at) for at in (lie.begins, lie.ends)
-                )
-                wrong = (pl.col(table.source) == lie.source) & (pl.col(table.time) >= begins)
-                wrong = wrong if ends is None else wrong & (pl.col(table.time) < ends)
-                shown = pl.when(wrong).then(shown + timedelta(seconds=lie.clock_seconds)).otherwise(shown)
+                ahead = shown + timedelta(seconds=lie.clock_seconds)
+                shown = pl.when(self._lying(table, lie)).then(ahead).otherwise(shown)
         return rows.with_columns(shown.alias(table.time), pl.col(table.time).alias(ARRIVED))
 
     def _as_told(self, table: Table, rows: pl.DataFrame, lie: Lie) -> pl.DataFrame:
-        begins = self.starts_at + timedelta(seconds=lie.begins)
-        ends = None if lie.ends is None else self.starts_at + timedelta(seconds=lie.ends)
-        time, mine = pl.col(table.time), pl.col(table.source) == lie.source
-        lying = mine & (time >= begins) & (pl.lit(value=True) if ends is None else time < ends)
+        lying = self._lying(table, lie)
         if lie.restarts_seconds:
             return self._restarted(table, rows, lie, lying)
         if lie.readings:
@@ -56,8 +57,8 @@ class Exporters:
                 for name, value in lie.readings.items()
             ]
             return rows.with_columns(values)
-        key = (table.name, lie.source)
-        true = rows.filter(mine & ~lying & (time < begins))
+        key = _key(lie)
+        true = rows.filter((pl.col(table.source) == lie.source) & (pl.col(table.time) < self._at(lie.begins)))
         if not true.is_empty():
             self.last[key] = true.group_by(*table.key, maintain_order=True).last()
         if key not in self.last:
@@ -71,10 +72,19 @@ class Exporters:
         kept = pl.concat([rows.filter(~frozen), still.filter(frozen).select(rows.columns)])
         return kept.sort(table.time, maintain_order=True)
 
+    def _at(self, seconds: float) -> datetime:
+        return self.starts_at + timedelta(seconds=seconds)
+
+    def _lying(self, table: Table, lie: Lie) -> pl.Expr:
+        """Whether a row is of the lie's source and time."""
+        time, mine = pl.col(table.time), pl.col(table.source) == lie.source
+        begun = mine & (time >= self._at(lie.begins))
+        return begun if lie.ends is None else begun & (time < self._at(lie.ends))
+
     def _restarted(self, table: Table, rows: pl.DataFrame, lie: Lie, lying: pl.Expr) -> pl.DataFrame:
         """The source's counters count from its last restart, and it says nothing while it restarts."""
-        counters = [name for name in table.columns if name.endswith("_total")]
-        key, place = (table.name, lie.source), [*table.key, "_restart"]
+        counters = counters_of(table)
+        key, place = _key(lie), [*table.key, "_restart"]
         since = (pl.col(table.time) - self.starts_at).dt.total_microseconds() - round(lie.begins * 1e6)
         every, gap = lie.restarts_seconds * 1_000_000, lie.gap_seconds * 1_000_000
         rows = rows.with_columns(_restart=pl.when(lying).then(since // every), _up=~lying | (since % every >= gap))
@@ -85,3 +95,8 @@ class Exporters:
             pl.col(name) - pl.col(f"{name}_then").fill_null(0) for name in counters
         )
         return counted.filter("_up").select(rows.drop("_restart", "_up").columns)
+
+
+def _key(lie: Lie) -> Key:
+    """What tells a lie from others of its source, in every block: restarts are numbered from `begins`, each so long."""
+    return lie.table, lie.source, lie.begins, lie.restarts_seconds

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from replay.conditions import Conditions, Lie
+from replay.exporters import counters_of
 from replay.fault import Throttling, Timed, Truth, no_gpus, not_among
 from replay.layout import Layout
 from replay.randomness import Integers
@@ -20,10 +21,7 @@ NONSENSE = {
     "power": {"volts": 65_535.0},
 }
 HOST_TABLES = ("gpu", "cold_plate", "heartbeat", "gpu_event")
-COUNTING = {
-    name: tuple(column for column in TABLE_BY_NAME[name].columns if column.endswith("_total"))
-    for name in ("gpu", "fabric_port")
-}
+COUNTING = {name: counters_of(TABLE_BY_NAME[name]) for name in ("gpu", "fabric_port")}
 
 
 @dataclass(frozen=True, kw_only=True)

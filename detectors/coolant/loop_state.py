@@ -3,15 +3,17 @@
 import polars as pl
 
 from detectors.levels import LEVEL_COLUMNS
+from detectors.stats.adjacent import begins, within
 
 
 def run_start(rows: pl.DataFrame, since: str) -> pl.DataFrame:
-    """Column `since`: when the run of bad samples began that a sample is in; null outside. Carried rows keep theirs."""
-    turned = pl.col("bad") & ~pl.col("bad").shift(1, fill_value=False).over("entity")
-    begins = pl.when("carried").then(since).when(turned).then("time")
-    return rows.with_columns(begins.alias(since)).with_columns(
-        pl.when("bad").then(pl.col(since).forward_fill().over("entity")).alias(since)
-    ).drop("bad")  # fmt: skip
+    """Column `since`: when the run of bad samples began that a sample is in; null outside. Carried rows keep theirs.
+
+    rows: entity, time, carried, bad; those of an entity next to each other.
+    """
+    turned = pl.col("bad") & (begins() | ~pl.col("bad").shift(1))
+    began = within(pl.when("carried").then(since).when(turned).then("time"))
+    return rows.with_columns(pl.when("bad").then(began).alias(since)).drop("bad")
 
 
 def level_of(state: pl.DataFrame) -> pl.DataFrame:

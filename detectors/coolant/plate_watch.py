@@ -5,7 +5,7 @@ comes from the one before, through exponentials whose last bit must not depend o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -44,13 +44,13 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class _Watch:
-    """A loop's plates. stated_at: when the level was said to begin; None while it is only suspected."""
+    """A loop's plates: WATCH_COLUMNS. plate_stated_at: when the level was said to begin; None while only suspected."""
 
-    celsius: float
-    flow_share: float
-    supply_celsius: float
-    stated_at: datetime | None = None
-    first_bad_at: datetime | None = None
+    plate_celsius: float
+    plate_flow_share: float
+    plate_supply_celsius: float
+    plate_stated_at: datetime | None = None
+    plate_first_bad_at: datetime | None = None
     throttles_at: datetime | None = None
     shuts_down_at: datetime | None = None
 
@@ -64,7 +64,7 @@ def follow(
     entity and time. changes: entity, time, active, first_bad_at of the level. before: entity and WATCH_COLUMNS.
     Returns SAID_COLUMNS: one row where the level begins, and one where what was said then no longer holds.
     """
-    held = {row.pop("entity"): _held(row) for row in before.drop_nulls("plate_celsius").iter_rows(named=True)}
+    held = {row.pop("entity"): _Watch(**row) for row in before.drop_nulls("plate_celsius").iter_rows(named=True)}
     suspected = rows.filter(pl.col("suspect_since").is_not_null())["entity"].unique()
     some = pl.concat([suspected, pl.Series(list(held), dtype=pl.String())]).unique()
     turns = {(row["entity"], row["time"]): row for row in changes.iter_rows(named=True)}
@@ -76,19 +76,20 @@ def follow(
             continue
         if turn is not None:
             since = row["suspect_since"] or turn["first_bad_at"]
-            watch = replace(watch, stated_at=row["time"] if turn["active"] else None, first_bad_at=since)
-        if watch.stated_at is not None and row["suspect_since"] is not None:
+            watch = replace(watch, plate_stated_at=row["time"] if turn["active"] else None, plate_first_bad_at=since)
+        if watch.plate_stated_at is not None and row["suspect_since"] is not None:
             ahead = _ahead(watch, earlier, row, limits)
             if turn is not None or _moved(watch, ahead, row["time"], limits):
                 watch = replace(watch, throttles_at=ahead[0], shuts_down_at=ahead[1])
                 said.append(
                     {
-                        "entity": entity, "time": row["time"], "stated_at": watch.stated_at,
-                        "stated_first_bad_at": watch.first_bad_at, "throttles_at": ahead[0], "shuts_down_at": ahead[1],
+                        "entity": entity, "time": row["time"], "stated_at": watch.plate_stated_at,
+                        "stated_first_bad_at": watch.plate_first_bad_at, "throttles_at": ahead[0],
+                        "shuts_down_at": ahead[1],
                     }
                 )  # fmt: skip
         held[entity] = watch
-    kept = [{"entity": entity, **_stored(watch)} for entity, watch in held.items()]
+    kept = [{"entity": entity, **asdict(watch)} for entity, watch in held.items()]
     schema = pl.Schema({"entity": pl.String(), **WATCH_COLUMNS})
     return pl.DataFrame(said, schema=SAID_COLUMNS), pl.DataFrame(kept, schema=schema).sort("entity")
 
@@ -101,16 +102,16 @@ def _warmed(watch: _Watch | None, row: Mapping[str, Any], limits: Limits) -> _Wa
             return None
         supply = SUPPLY_CELSIUS if row["supply_celsius"] is None else row["supply_celsius"]
         return _Watch(
-            celsius=plate(1.0, supply, limits.gpu_watts).equilibrium_celsius(), flow_share=row["share"],
-            supply_celsius=supply,
+            plate_celsius=plate(1.0, supply, limits.gpu_watts).equilibrium_celsius(),
+            plate_flow_share=row["share"], plate_supply_celsius=supply,
         )  # fmt: skip
-    if not suspect and watch.stated_at is None:
+    if not suspect and watch.plate_stated_at is None:
         return None
-    supply = watch.supply_celsius if row["supply_celsius"] is None else row["supply_celsius"]
+    supply = watch.plate_supply_celsius if row["supply_celsius"] is None else row["supply_celsius"]
     body = plate(row["share"], supply, limits.gpu_watts)
     return replace(
-        watch, celsius=body.celsius_after(watch.celsius, row["elapsed_seconds"]), flow_share=row["share"],
-        supply_celsius=supply,
+        watch, plate_celsius=body.celsius_after(watch.plate_celsius, row["elapsed_seconds"]),
+        plate_flow_share=row["share"], plate_supply_celsius=supply,
     )  # fmt: skip
 
 
@@ -118,9 +119,9 @@ def _ahead(
     watch: _Watch, before: _Watch | None, row: Mapping[str, Any], limits: Limits
 ) -> tuple[datetime | None, datetime | None]:
     """When the two limits are met from here on. A flow that is still falling, with no pump left, will be none."""
-    falling = before is None or watch.flow_share < before.flow_share - limits.falling_share
-    share = 0.0 if falling and not row["alone"] else watch.flow_share
-    body = plate(share, watch.supply_celsius, limits.gpu_watts)
+    falling = before is None or watch.plate_flow_share < before.plate_flow_share - limits.falling_share
+    share = 0.0 if falling and not row["alone"] else watch.plate_flow_share
+    body = plate(share, watch.plate_supply_celsius, limits.gpu_watts)
     both = ((limits.throttle_celsius, watch.throttles_at), (limits.shutdown_celsius, watch.shuts_down_at))
     throttle, shutdown = (_met(body, limit, said, watch, row["time"], limits) for limit, said in both)
     return throttle, shutdown
@@ -131,7 +132,7 @@ def _met(  # noqa: PLR0913, PLR0917  # the body, the limit and what is known of 
 ) -> datetime | None:
     if said is not None and said <= now:
         return said  # it has been met, or should have been
-    left = body.seconds_until(limit, watch.celsius)
+    left = body.seconds_until(limit, watch.plate_celsius)
     if left is None and said is not None and body.equilibrium_celsius() > limit - limits.withdraw_kelvin:
         return said  # on the edge: nothing to be relieved about
     return None if left is None else now + timedelta(seconds=round(left, 3))
@@ -148,20 +149,3 @@ def _moved(watch: _Watch, ahead: tuple[datetime | None, datetime | None], now: d
         if abs((said_now - said).total_seconds()) > worth:
             return True
     return False
-
-
-def _held(row: Mapping[str, Any]) -> _Watch:
-    return _Watch(
-        celsius=row["plate_celsius"], flow_share=row["plate_flow_share"], supply_celsius=row["plate_supply_celsius"],
-        stated_at=row["plate_stated_at"], first_bad_at=row["plate_first_bad_at"], throttles_at=row["throttles_at"],
-        shuts_down_at=row["shuts_down_at"],
-    )  # fmt: skip
-
-
-def _stored(watch: _Watch) -> dict[str, Any]:
-    return {
-        "plate_celsius": watch.celsius, "plate_flow_share": watch.flow_share,
-        "plate_supply_celsius": watch.supply_celsius, "plate_stated_at": watch.stated_at,
-        "plate_first_bad_at": watch.first_bad_at, "throttles_at": watch.throttles_at,
-        "shuts_down_at": watch.shuts_down_at,
-    }  # fmt: skip

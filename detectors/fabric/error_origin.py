@@ -17,6 +17,7 @@ from detectors.stats.scan import Arrays, scan
 from detectors.stats.sorted_state import beside, interleaved
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort, Optic
+from schemas.tables import TABLE_BY_SCHEMA
 
 COUNTERS = ("fec_corrected_total",)
 RATES = ("raw_bit_error_rate", "seconds_since_clear")
@@ -118,7 +119,7 @@ class ErrorOrigin:
         up = walked.filter(pl.col("calm") == 0).with_columns(grade=pl.lit(0, pl.Int64()))
         risen = walked.filter(pl.col("calm") == 1).sort("time")
         few = words.join(risen.select("entity").unique(), on="entity", how="semi").sort("time")
-        tolerance = round(self.tolerance_intervals * context.intervals_seconds.get("optic", 60.0) * 1000)
+        tolerance = round(self.tolerance_intervals * context.interval_seconds_of(TABLE_BY_SCHEMA[Optic]) * 1000)
         asked = risen.join_asof(
             few.rename({"time": "module_time"}), left_on="time", right_on="module_time", by="entity",
             tolerance=f"{tolerance}ms", check_sortedness=False, coalesce=False,

@@ -5,10 +5,15 @@ Counters of a whole cluster are many and say little from one second to the next,
 row's own time, so a cut of the stream changes nothing.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
+import dataframely as dy
 import numpy as np
 import polars as pl
+
+from detectors.contract import Context
+from schemas.tables import TABLE_BY_SCHEMA, Table
 
 GRID_SECONDS = 10.0
 UNKNOWN = -1.0
@@ -23,6 +28,37 @@ def thinned(rows: pl.DataFrame, time: str, interval_seconds: float) -> pl.DataFr
         timedelta(seconds=seconds) // timedelta(microseconds=1) for seconds in (GRID_SECONDS, interval_seconds)
     )
     return rows.filter(pl.col(time).dt.epoch("us") % grid < first)
+
+
+def thinned_tables(
+    tables: Mapping[type[dy.Schema], pl.DataFrame], schemas: Iterable[type[dy.Schema]], context: Context
+) -> dict[type[dy.Schema], pl.DataFrame]:
+    """The rows of the batch that are looked at, of each of the schemas."""
+    named = {schema: TABLE_BY_SCHEMA[schema] for schema in schemas}
+    return {
+        schema: thinned(tables[schema], table.time, context.interval_seconds_of(table))
+        for schema, table in named.items()
+    }
+
+
+def unit_rows(rows: pl.DataFrame, table: Table, names: Iterable[str], as_they_are: Iterable[str] = ()) -> pl.DataFrame:
+    """time, source, unit (GPU or port: the rest of the table's key), the names as floats, and others as they are."""
+    unit = next(name for name in table.key if name != table.source)
+    return rows.select(
+        pl.col(table.time).alias("time"), pl.col(table.source).alias("source"), pl.col(unit).alias("unit"),
+        *(pl.col(name).cast(pl.Float64) for name in names), *as_they_are,
+    )  # fmt: skip
+
+
+def of_kind(rows: pl.DataFrame, kind: int, table: Table) -> pl.DataFrame:
+    """Rows of a table as a part of the state, which is in order of kind."""
+    return rows.with_columns(kind=pl.lit(kind, pl.Int8()), table=pl.lit(table.name))
+
+
+def entities_apart(state: pl.DataFrame, kind: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What stands before the rows of the last kind, the entities', and those: few and many. Nothing is copied."""
+    few = state.head(int(state["kind"].search_sorted(kind)))
+    return few, state.tail(state.height - few.height)
 
 
 def beside_earlier(

@@ -96,7 +96,7 @@ class FrozenTelemetry:
             if rows.is_empty():
                 kept.append(before)
                 continue
-            interval = timedelta(seconds=context.intervals_seconds.get(table.name, table.interval_seconds or 0.0))
+            interval = timedelta(seconds=context.interval_seconds_of(table))
             sources = part(before, "row", SOURCE)
             instants, prints = _instants(rows, part(before, "row", ENTITY).select("entity", "fingerprint"))
             changes, memory = _changes(instants, sources)

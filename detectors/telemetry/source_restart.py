@@ -9,7 +9,7 @@ import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.telemetry.counter_rows import beside_earlier, thinned
+from detectors.telemetry.counter_rows import KEYS, beside_earlier, entities_apart, of_kind, thinned_tables, unit_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.gpu import Gpu
@@ -27,6 +27,9 @@ RUN, FALL, ENTITY = range(3)  # kinds of rows of the state, in its order
 RUN_COLUMNS = pl.Schema({"restarts": pl.Int64(), "began": UTC_MICROSECONDS, "last": UTC_MICROSECONDS})
 WRAP_BITS = (32, 63, 64)
 FALLEN = pl.Schema(
+    {"source": pl.String(), "time": UTC_MICROSECONDS, "unit": pl.Int64(), "counters": pl.Int64()}
+)  # fmt: skip
+RESTARTED = pl.Schema(
     {"source": pl.String(), "time": UTC_MICROSECONDS, "entities": pl.Int64(), "counters": pl.Int64()}
 )  # fmt: skip
 
@@ -40,9 +43,10 @@ class SourceRestart:
     counted just before is lost; `schemas.counters.deltas` counts such a counter from zero, so no detector does.
     Formula: a counter has fallen when value <= near_zero_share * the value before, which was counter_minimum or more
     and not within a tenth of 2^32, 2^63 or 2^64 (that is a wrap). An entity (GPU, port) has begun anew when
-    entity_share of its counters have fallen; the source when source_share of its entities have within
-    together_seconds, with counters_minimum counters between them. A note, and with restarts_ticket of them, each at
-    most apart_seconds after the one before, a ticket: something restarts in a loop. Ends apart_seconds after the last.
+    entity_share of its counters have fallen; the source when source_share of its entities, each counted once, have
+    within together_seconds, with counters_minimum counters between them. A note, and with restarts_ticket of them,
+    each at most apart_seconds after the one before, a ticket: something restarts in a loop. Ends apart_seconds after
+    the last.
     Rows are looked at every ten seconds (counter_rows).
     Defaults: near_zero_share 0.3, so that one that restarts every minute is seen to do so by a row that comes up to
     15 s later; counter_minimum 10, entity_share 0.5, source_share 0.6, counters_minimum 3: one counter that is
@@ -68,7 +72,7 @@ class SourceRestart:
     # ENTITY: the last counters of each GPU and port.
     keeps: ClassVar[pl.Schema] = pl.Schema(
         {
-            "kind": pl.Int8(), "table": pl.String(), "entity": pl.String(), **RUN_COLUMNS, **FALLEN, "unit": pl.Int64(),
+            "kind": pl.Int8(), "table": pl.String(), "entity": pl.String(), **RUN_COLUMNS, **FALLEN,
             "since": UTC_MICROSECONDS, **dict.fromkeys(NAMES, pl.Float64()),
         }
     )  # fmt: skip
@@ -76,14 +80,10 @@ class SourceRestart:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        fresh = {
-            schema: thinned(tables[schema], "time", context.intervals_seconds.get(TABLE_BY_SCHEMA[schema].name, 0.0))
-            for schema in COUNTERS
-        }
-        few = state.head(int(state["kind"].search_sorted(ENTITY)))
+        fresh = thinned_tables(tables, COUNTERS, context)
+        few, entities = entities_apart(state, ENTITY)
         if few.is_empty() and all(rows.is_empty() for rows in fresh.values()):
             return Detection(ordered(), state)
-        entities = state.tail(state.height - few.height)
         restarts, pending, kept = [], [], []
         for schema, names in COUNTERS.items():
             table = TABLE_BY_SCHEMA[schema]
@@ -95,8 +95,8 @@ class SourceRestart:
                 anew, falls = self._restarts(pl.concat([falls, new]), known, table)
                 restarts.append(anew)
             falls = falls.filter(pl.col("time") + timedelta(seconds=self.together_seconds) >= context.now)
-            pending.append(_of_kind(falls.sort("source", "time"), FALL, table))
-            kept.append(_of_kind(known, ENTITY, table))
+            pending.append(of_kind(falls.sort("source", "time", "unit"), FALL, table))
+            kept.append(of_kind(known, ENTITY, table))
         said, runs = self._levels(restarts, few, context.now)
         # Each part is in its own order already: to sort the whole would cost more than all the rest.
         after = pl.concat([runs, *pending, *kept], how="diagonal").select(
@@ -105,23 +105,15 @@ class SourceRestart:
         return Detection(said, after)
 
     def _fallen(self, rows: pl.DataFrame, before: pl.DataFrame, table: Table) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """FALLEN: per source and instant the entities that have begun anew; and the last counters of every entity."""
+        """FALLEN: the entities that have begun anew, and when; and the last counters of every entity."""
         names = COUNTERS[table.schema]
-        unit = next(name for name in table.key if name != table.source)
-        rows = rows.select(
-            pl.col(table.time).alias("time"), pl.col(table.source).alias("source"), pl.col(unit).alias("unit"),
-            *(pl.col(name).cast(pl.Float64) for name in names),
-        )  # fmt: skip
-        walked, after = beside_earlier(rows, before, names)
+        walked, after = beside_earlier(unit_rows(rows, table, names), before, names)
         big = {name: (pl.col(f"{name}_before") >= self.counter_minimum) & pl.col(name).is_not_null() for name in names}
         fell = [known & self._fell(name) for name, known in big.items()]
         anew = walked.select(
-            "source", "time", known=pl.sum_horizontal(*big.values()), counters=pl.sum_horizontal(*fell).cast(pl.Int64)
+            *KEYS, "time", known=pl.sum_horizontal(*big.values()), counters=pl.sum_horizontal(*fell).cast(pl.Int64)
         ).filter((pl.col("counters") > 0) & (pl.col("counters") >= self.entity_share * pl.col("known")))
-        grouped = anew.group_by("source", "time").agg(
-            pl.len().cast(pl.Int64).alias("entities"), pl.col("counters").sum()
-        )
-        return grouped.select(FALLEN.names()).sort("source", "time"), after
+        return anew.select(pl.col(name).cast(dtype) for name, dtype in FALLEN.items()), after
 
     def _fell(self, name: str) -> pl.Expr:
         before = pl.col(f"{name}_before")
@@ -129,26 +121,36 @@ class SourceRestart:
         return ((pl.col(name) <= self.near_zero_share * before) & ~wrapped).fill_null(value=False)
 
     def _restarts(self, falls: pl.DataFrame, known: pl.DataFrame, table: Table) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Restarts of sources (entity, time, entities, counters), and falls that may yet become one. Few, so a loop."""
+        """Restarts of sources (RESTARTED, entity), and falls that may yet become one. Few, so a loop.
+
+        An entity that has begun anew more than once counts once, as it did last.
+        """
         some = known.join(falls.select("source").unique(), on="source", how="semi")
         since = {
             source: rows["since"].to_list() for (source,), rows in some.partition_by("source", as_dict=True).items()
         }
         together = timedelta(seconds=self.together_seconds)
         found: list[dict[str, Any]] = []
-        waiting: list[dict[str, Any]] = []
-        for (source,), rows in falls.partition_by("source", as_dict=True, maintain_order=True).items():
-            open_falls: list[dict[str, Any]] = []
-            for row in rows.sort("time").iter_rows(named=True):
-                open_falls = [fall for fall in open_falls if row["time"] - fall["time"] <= together] + [row]
-                entities, counters = (sum(fall[name] for fall in open_falls) for name in ("entities", "counters"))
-                there = sum(seen < row["time"] for seen in since[source])
-                if counters >= self.counters_minimum and entities >= self.source_share * there:
-                    found.append({**row, "entities": entities, "counters": counters})
-                    open_falls = []
-            waiting += open_falls
-        anew = pl.DataFrame(found, schema=FALLEN).with_columns(entity=pl.format("{}:{}", pl.lit(table.name), "source"))
-        return anew, pl.DataFrame(waiting, schema=FALLEN)
+        lately: dict[str, dict[int, tuple[datetime, int]]] = {}
+        instants = falls.group_by("source", "time").agg("unit", "counters").sort("source", "time")
+        for source, time, units, fallen in instants.iter_rows():
+            mine = {unit: fall for unit, fall in lately.get(source, {}).items() if time - fall[0] <= together}
+            mine |= {unit: (time, counters) for unit, counters in zip(units, fallen, strict=True)}
+            counters = sum(count for _, count in mine.values())
+            there = sum(seen < time for seen in since[source])
+            lately[source] = mine
+            if counters >= self.counters_minimum and len(mine) >= self.source_share * there:
+                found.append({"source": source, "time": time, "entities": len(mine), "counters": counters})
+                lately[source] = {}
+        waiting = [
+            {"source": source, "time": time, "unit": unit, "counters": counters}
+            for source, mine in lately.items()
+            for unit, (time, counters) in mine.items()
+        ]
+        anew = pl.DataFrame(found, schema=RESTARTED)
+        return anew.with_columns(entity=pl.format("{}:{}", pl.lit(table.name), "source")), pl.DataFrame(
+            waiting, schema=FALLEN
+        )
 
     def _levels(
         self, restarts: list[pl.DataFrame], few: pl.DataFrame, now: datetime
@@ -175,7 +177,7 @@ class SourceRestart:
         for entity, run in list(runs.items()):
             if run["last"] + apart < now:
                 end(entity, runs.pop(entity))
-        columns = {"entity": pl.String(), "active": pl.Boolean(), **FALLEN, **RUN_COLUMNS}
+        columns = {"entity": pl.String(), "active": pl.Boolean(), **RESTARTED, **RUN_COLUMNS}
         told = pl.DataFrame(said, schema=columns).with_columns(
             loop=pl.col("restarts") >= self.restarts_ticket, apart_seconds=self.apart_seconds
         )
@@ -191,7 +193,3 @@ class SourceRestart:
         return ordered(findings_frame(told, self.name, "source_restarted", "source")), pl.concat(
             [none, after.sort("entity")], how="diagonal"
         )
-
-
-def _of_kind(rows: pl.DataFrame, kind: int, table: Table) -> pl.DataFrame:
-    return rows.with_columns(kind=pl.lit(kind, pl.Int8()), table=pl.lit(table.name))

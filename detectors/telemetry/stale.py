@@ -86,7 +86,7 @@ class StaleTelemetry:
             gaps, after = silences(rows, known, by="source", now=context.now, limit=limit)
             if not gaps.is_empty():
                 gaps = _judged(gaps, spread_plans, limit)
-                found.append(_statements(gaps, table, limit, _interval(table, context)))
+                found.append(_statements(gaps, table, limit, timedelta(seconds=context.interval_seconds_of(table))))
                 silent.append(gaps.filter(~pl.col("meant")).select("at", "host", "until"))
                 after = _told(after, gaps)
             empty_plan = (pl.lit(None, dtype).alias(name) for name, dtype in PLAN_COLUMNS.items())
@@ -103,7 +103,8 @@ class StaleTelemetry:
         return Detection(ordered(findings_frame(said, self.name, "telemetry_stale", "source")), after)
 
     def _limit(self, table: Table, context: Context) -> timedelta:
-        return max(timedelta(seconds=self.silence_seconds), self.silence_intervals * _interval(table, context))
+        interval = timedelta(seconds=context.interval_seconds_of(table))
+        return max(timedelta(seconds=self.silence_seconds), self.silence_intervals * interval)
 
     def _outages(
         self, said: pl.DataFrame, silent: pl.DataFrame, before: pl.DataFrame, after: pl.DataFrame
@@ -120,10 +121,6 @@ class StaleTelemetry:
             .then(pl.lit("page")).otherwise("severity"),
         )  # fmt: skip
         return pl.concat([begins.drop("many"), said.filter(~pl.col("active"))])
-
-
-def _interval(table: Table, context: Context) -> timedelta:
-    return timedelta(seconds=context.intervals_seconds.get(table.name, table.interval_seconds or 0.0))
 
 
 def _is_due(known: pl.DataFrame, limit: timedelta, now: datetime) -> bool:

@@ -11,7 +11,16 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.silence import seconds
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
-from detectors.telemetry.counter_rows import GRID_SECONDS, KEYS, beside_earlier, put_in_place, thinned
+from detectors.telemetry.counter_rows import (
+    GRID_SECONDS,
+    KEYS,
+    beside_earlier,
+    entities_apart,
+    of_kind,
+    put_in_place,
+    thinned_tables,
+    unit_rows,
+)
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.gpu import Gpu
@@ -80,33 +89,28 @@ class StuckCounter:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        fresh = {
-            schema: thinned(tables[schema], "time", context.intervals_seconds.get(TABLE_BY_SCHEMA[schema].name, 0.0))
-            for schema in JUDGED
-        }
+        fresh = thinned_tables(tables, JUDGED, context)
         if all(rows.is_empty() for rows in fresh.values()):
             return Detection(ordered(), state)
-        levels = state.head(int(state["kind"].search_sorted(ENTITY)))
-        entities = state.tail(state.height - levels.height)
+        levels, entities = entities_apart(state, ENTITY)
         said: list[pl.DataFrame] = []
         stuck, kept = [pl.DataFrame(schema=self.keeps)], list[pl.DataFrame]()
         for schema in JUDGED:
             table, rows = TABLE_BY_SCHEMA[schema], fresh[schema]
-            interval = context.intervals_seconds.get(table.name, 0.0)
+            interval = context.interval_seconds_of(table)
             before = entities.filter(pl.col("table") == table.name)
             held = levels.filter(pl.col("table") == table.name).select(GRADE_COLUMNS.names())
             if not rows.is_empty():
                 walked, last = _walked(rows, before, table)
                 if table.schema is FabricPort:
                     walked = self._with_far_end(walked, before, context.topology, interval)
-                changes, held_after = graded_levels(
-                    self._samples(walked, held, table), held,
-                    for_seconds=max(self.for_seconds, self.for_intervals * interval),
-                )  # fmt: skip
-                said.append(self._findings(changes, held))
+                limit_seconds = max(self.for_seconds, self.for_intervals * interval)
+                samples = self._samples(walked, held, table)
+                changes, held_after = graded_levels(samples, held, for_seconds=limit_seconds)
+                said.append(self._findings(changes, held, limit_seconds))
                 held, before = held_after, put_in_place(last, walked, list(_flags(schema)))
-            for part, parts, kind in ((held, stuck, LEVEL), (before, kept, ENTITY)):
-                parts.append(part.with_columns(kind=pl.lit(kind, pl.Int8()), table=pl.lit(table.name)))
+            stuck.append(of_kind(held, LEVEL, table))
+            kept.append(of_kind(before, ENTITY, table))
         # Each part is in its own order already: to sort the whole would cost more than all the rest.
         after = pl.concat([*stuck, *kept], how="diagonal").select(
             pl.col(name).cast(dtype) for name, dtype in self.keeps.items()
@@ -184,11 +188,11 @@ class StuckCounter:
             )  # fmt: skip
         return pl.concat(found).sort("entity", "time")
 
-    def _findings(self, changes: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    def _findings(self, changes: pl.DataFrame, held: pl.DataFrame, limit_seconds: float) -> pl.DataFrame:
         wholes = fold(_with_whole(changes), _with_whole(held.filter("ticket_active")))
         said = wholes.with_columns(unit=_part(2), counter=_part(3)).with_columns(
             evidence("unit", "counter", "value"), code="counter",
-            score=seconds(pl.col("time") - pl.col("first_bad_at")), threshold=pl.lit(self.for_seconds),
+            score=seconds(pl.col("time") - pl.col("first_bad_at")), threshold=pl.lit(limit_seconds),
             action=pl.when("active").then(pl.lit("open_ticket")),
         )  # fmt: skip
         return findings_frame(said, self.name, "counter_stuck", "source")
@@ -200,11 +204,7 @@ def _walked(rows: pl.DataFrame, before: pl.DataFrame, table: Table) -> tuple[pl.
     """
     schema = table.schema
     names, counters = (*JUDGED[schema], *BESIDE[schema]), JUDGED[schema]
-    unit = next(name for name in table.key if name != table.source)
-    rows = rows.select(
-        pl.col(table.time).alias("time"), pl.col(table.source).alias("source"), pl.col(unit).alias("unit"),
-        *(pl.col(name).cast(pl.Float64) for name in names), *NOW[schema],
-    )  # fmt: skip
+    rows = unit_rows(rows, table, names, NOW[schema])
     walked, last = beside_earlier(rows, before, names, _flags(schema))
     grew = {name: _grew(name) for name in counters}
     if "carried" in walked.columns:  # more than one row of an entity

@@ -1,13 +1,18 @@
 """Sources that restart, that stop counting, and whose clock is off: what they send beside the same without it."""
 
+from datetime import timedelta
 from functools import cache
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
+from replay.conditions import Lie
+from replay.exporters import Exporters
 from replay.recording import meta_of, read_recording, write_recording
 from replay.scenario import ScenarioError, parse_scenario
 from replay.simulate import labels, simulate, topology_of
+from schemas.tables import TABLE_BY_NAME, empty
 
 SCENARIO = """
 name = "sources"
@@ -25,6 +30,14 @@ nodes_per_cdu = 2
 """
 RESTARTS = "fault = 'source_restarts'\nat_seconds = 50\nparameters = { every_seconds = 60, gap_seconds = 4 }"
 STUCK = "fault = 'counter_stuck'\nat_seconds = 70\nlasts_seconds = 60"
+TWICE = f"""
+fault = 'source_restarts'
+at_seconds = 20
+lasts_seconds = 40
+parameters = {{ every_seconds = 60, gap_seconds = 4 }}
+[[fault]]
+entity = 'n00001'
+{RESTARTS.replace("50", "120")}"""
 CLOCK = "fault = 'clock_off'\nat_seconds = 70\nparameters = { ahead_seconds = 20 }"
 
 
@@ -54,6 +67,27 @@ def test_a_source_that_restarts_is_silent_for_the_gap_and_counts_from_zero_each_
     assert told[54] == pytest.approx(true[54] - true[50])
     assert told[109] == pytest.approx(true[109] - true[50])
     assert told[179] == pytest.approx(true[179] - true[170])
+
+
+def test_a_source_that_restarts_again_later_counts_from_then():
+    true, told = energy(), energy(TWICE)
+    assert told[59] == pytest.approx(true[59] - true[20])
+    assert told[60] == true[60]
+    assert told[124] == pytest.approx(true[124] - true[120])
+
+
+def test_the_time_since_the_counters_were_cleared_begins_with_them():
+    began = scenario_with("").starts_at
+    rows = pl.DataFrame({
+        "time": [began + timedelta(seconds=second) for second in (0, 30, 60, 90)], "device": "leaf-000", "port": 1,
+        "transmit_bytes_total": [5000, 8000, 11_000, 14_000], "seconds_since_clear": [900.0, 930.0, 960.0, 990.0],
+    })  # fmt: skip
+    whole = empty(TABLE_BY_NAME["fabric_port"])
+    rows = pl.concat([whole, rows], how="diagonal_relaxed").select(whole.columns)
+    lie = Lie(table="fabric_port", source="leaf-000", begins=30, ends=None, readings={}, restarts_seconds=600)
+    told = Exporters(began).sent("fabric_port", rows, SimpleNamespace(lies=[lie]))
+    assert told["seconds_since_clear"].to_list() == [900.0, 0.0, 30.0, 60.0]
+    assert told["transmit_bytes_total"].to_list() == [5000, 0, 3000, 6000]
 
 
 def test_a_stuck_counter_stands_alone_and_goes_on_where_it_would_be():

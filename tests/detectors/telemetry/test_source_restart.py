@@ -43,6 +43,16 @@ def test_one_gpu_that_is_reset_is_not_its_host():
     assert not judge(*gpus({100: range(4)}), detector=SourceRestart(source_share=0.5)).is_empty()
 
 
+def test_a_gpu_that_is_reset_twice_within_half_a_minute_is_one_gpu():
+    assert judge(*gpus({100: [0, 1], 120: [0, 1]}, slots=4)).is_empty()
+    assert said(judge(*gpus({100: [0, 1], 120: [0, 2]}, slots=4)), "entity") == [(120.0, "gpu:n1")]
+
+
+def test_a_reset_that_comes_again_is_remembered_from_when_it_came_last():
+    found = judge(*gpus({100: [0, 1], 120: [0, 1], 140: [2]}, slots=4))
+    assert said(found, "active") == [(140.0, True)]
+
+
 def test_ports_that_are_read_one_after_another_restart_together_within_half_a_minute():
     assert said(judge(*gpus({100: range(3), 110: range(3, 6), 120: [6, 7]})), "active") == [(110.0, True)]
     assert judge(*gpus({100: range(3), 160: range(3, 6)})).is_empty()
@@ -56,11 +66,16 @@ def test_three_restarts_close_together_are_a_loop_and_a_ticket_until_none_has_co
 
 
 def test_a_loop_of_a_minute_is_seen_by_rows_that_come_a_quarter_of_it_late():
-    seldom = [row for row in gpus({195: ALL, 255: ALL, 315: ALL}, ends=400, every=5) if row["time"] % 10 == 0]
-    # Rows come 15 s after each restart, and 55 s had been counted before it: a share of 0.27.
-    assert said(judge(*[row for row in seldom if row["time"] % 60 != 20], ends=400), "severity") == [
-        (210.0, "info"), (330.0, "ticket")
-    ]  # fmt: skip
+    since = range(15, 60, 10)
+    counts = [(0, 5e9), *((restart + after, 700.0 * after) for restart in (195, 255, 315) for after in since)]
+    seldom = [
+        {"time": second, "node": "n1", "gpu": slot, "energy_joules_total": joules}
+        for second, joules in counts
+        for slot in ALL
+    ]
+    assert said(judge(*seldom, ends=400), "severity") == [(210.0, "info"), (330.0, "ticket")]
+    strict = SourceRestart(near_zero_share=since[0] / since[-1] - 0.01)
+    assert said(judge(*seldom, ends=400, detector=strict), "severity") == [(210.0, "info")]
 
 
 def test_restarts_far_apart_stay_notes():

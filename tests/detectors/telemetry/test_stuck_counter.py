@@ -2,11 +2,12 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from detectors.contract import Context
 from detectors.telemetry.stuck_counter import StuckCounter
 from schemas.fabric import FabricPort
 from schemas.gpu import Gpu
 from schemas.topology import NODE_COLUMNS, topology_from_frames
-from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
+from tests.detectors.timelines import T0, assert_cuts_change_nothing, at, cutting, rows, run, said
 
 # A cable from port 5 of leaf-001 to the HCA of n1.
 CABLE = topology_from_frames(
@@ -100,6 +101,21 @@ STANDS = [10**10] * 4 + [0] * 8
 def test_bytes_sent_that_stand_while_the_far_end_receives_are_stuck():
     found = judge_ports(*port("leaf-001", 5, STANDS, BUSY), *port("n1/hca0", 1, BUSY, BUSY))
     assert said(found, "entity", "code") == [(240.0, "fabric_port:leaf-001", "transmit_bytes_total")]
+
+
+def test_a_port_is_waited_for_as_long_as_its_finding_says():
+    ports = (*port("leaf-001", 5, STANDS, BUSY), *port("n1/hca0", 1, BUSY, BUSY))
+    assert judge_ports(*ports)["threshold"].to_list() == [120.0], "four intervals of 30 s"
+    assert judge(*gpu(range(100, 300)))["threshold"].to_list() == [60.0]
+
+
+def test_ports_whose_interval_the_source_does_not_name_are_waited_for_by_their_usual_one():
+    ports = (*port("leaf-001", 5, STANDS, BUSY), *port("n1/hca0", 1, BUSY, BUSY))
+    tables = {Gpu: rows(Gpu), FabricPort: rows(FabricPort, *ports)}
+    context = Context(now=at(400), began=T0, topology=CABLE, intervals_seconds={"gpu": 1.0})
+    detector = StuckCounter()
+    found = detector.detect(tables, pl.DataFrame(schema=detector.keeps), context).findings
+    assert said(found, "threshold") == [(240.0, 120.0)]
 
 
 def test_a_port_that_sends_nothing_to_a_far_end_that_receives_nothing_is_idle():
