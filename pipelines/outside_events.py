@@ -15,16 +15,16 @@ import polars as pl
 
 from pipelines.bundles.slice import involved_nodes
 from pipelines.telemetry_store import TelemetryStore, append, transaction
+from pipelines.wording import some
 from schemas.admission import admit
 from schemas.incident import Incident
 from schemas.tables import TABLE_BY_NAME
-from schemas.topology import Topology, topology_from_frames
+from schemas.topology import DOMAIN_COLUMNS, Topology, topology_from_frames
 
 TABLE = TABLE_BY_NAME["outside_event"]
 TOUCHING_BEFORE = timedelta(hours=24)
 """A rollout may take hours to show in what it touches."""
 ELSEWHERE_BEFORE = timedelta(hours=1)
-DOMAINS = ("pdu", "pdu_b", "cdu", "rack", "superblock", "pod")
 Where = Literal["here", "everywhere", "elsewhere"]
 
 
@@ -46,7 +46,7 @@ class OutsideEvent:
         """In one line: what, until when, where, and how long before the onset."""
         ends, touches = self.row["ends_at"], self.row["touches"] or ()
         until = "" if ends is None else f", until {ends:%Y-%m-%d %H:%M:%S}"
-        place = ", ".join(touches[:3]) + (f" and {len(touches) - 3} more" if len(touches) > 3 else "")
+        place = some(touches)
         places = {"here": f"; touches {place}", "everywhere": "", "elsewhere": f"; touches {place}, none of this"}
         minutes = round(self.before.total_seconds() / 60)
         when = f"{minutes} min before the onset" if minutes < 120 else f"{minutes / 60:.0f} h before the onset"
@@ -98,24 +98,28 @@ def latest(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([named, ordered.filter(pl.col("id").is_null())]).sort("time", "kind", "title")
 
 
-def around(rows: pl.DataFrame, incident: Incident, topology: Topology, until: datetime) -> tuple[OutsideEvent, ...]:
-    """Those of the rows that belong to the incident, oldest first. until: its end, or as far as is known."""
+def around(
+    rows: pl.DataFrame, incident: Incident, topology: Topology, *, onset: datetime, until: datetime
+) -> tuple[OutsideEvent, ...]:
+    """Those of the rows that belong to the incident, oldest first. onset, until: its begin and its end, or as far as is
+    known, by the clock of the others where that of its host is known to be off.
+    """
     if rows.is_empty():
         return ()
     names = named(incident, topology)
-    onset, end = incident.starts_at, incident.ends_at or until
     found = []
     for row in latest(rows).iter_rows(named=True):
         where = _where(row["touches"], names)
         begin = onset - (ELSEWHERE_BEFORE if where == "elsewhere" else TOUCHING_BEFORE)
-        if row["time"] <= end and (row["ends_at"] or row["time"]) >= begin:
+        if row["time"] <= until and (row["ends_at"] or row["time"]) >= begin:
             found.append(OutsideEvent(row=row, where=where, before=onset - row["time"]))
     return tuple(found)
 
 
 def belonging(rows: pl.DataFrame, incident: Incident, topology: Topology, until: datetime) -> pl.DataFrame:
-    """The rows of `around`, as a table."""
-    return pl.DataFrame([one.row for one in around(rows, incident, topology, until)], schema=TABLE.columns)
+    """The rows of `around`, as a table. until: as far as is known."""
+    found = around(rows, incident, topology, onset=incident.starts_at, until=incident.ends_at or until)
+    return pl.DataFrame([one.row for one in found], schema=TABLE.columns)
 
 
 def near(store: TelemetryStore, incident: Incident, until: datetime) -> tuple[OutsideEvent, ...]:
@@ -126,7 +130,8 @@ def near(store: TelemetryStore, incident: Incident, until: datetime) -> tuple[Ou
         return ()
     cluster = store.cluster(incident.starts_at - ELSEWHERE_BEFORE, end)
     unknown = topology_from_frames("unknown", pl.DataFrame(), pl.DataFrame())
-    return around(rows, incident, unknown if cluster is None else cluster.topology, end)
+    topology = unknown if cluster is None else cluster.topology
+    return around(rows, incident, topology, onset=incident.starts_at, until=end)
 
 
 def named(incident: Incident, topology: Topology) -> frozenset[tuple[str, str]]:
@@ -137,7 +142,7 @@ def named(incident: Incident, topology: Topology) -> frozenset[tuple[str, str]]:
     for node in involved_nodes(incident, topology):
         row = topology.node_rows.get(node, {})
         found.add(("node", node))
-        found.update((kind.removesuffix("_b"), name) for kind in DOMAINS if (name := row.get(kind)) is not None)
+        found.update((kind.removesuffix("_b"), name) for kind in DOMAIN_COLUMNS if (name := row.get(kind)) is not None)
     return frozenset(found)
 
 

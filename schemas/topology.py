@@ -25,6 +25,8 @@ LINK_COLUMNS = pl.Schema(
         "gbps": pl.Float64,
     }
 )  # fmt: skip
+DOMAIN_COLUMNS = ("pdu", "pdu_b", "cdu", "superblock", "pod", "rack")
+"""Of the nodes: each names a failure domain of the kind that it is called by; pdu_b is a second feed, of kind pdu."""
 ALIAS_COLUMNS = pl.Schema({"kind": pl.String, "alias": pl.String, "entity": pl.String})
 TIERS = ("node-leaf", "leaf-spine", "spine-core")
 
@@ -99,7 +101,7 @@ class Topology:
         """(kind, id) -> nodes, for pdu, cdu, superblock, pod and rack. A node with two feeds is under both PDUs."""
         found: dict[tuple[str, str], list[str]] = {}
         for row in self.nodes.iter_rows(named=True):
-            for column in ("pdu", "pdu_b", "cdu", "superblock", "pod", "rack"):
+            for column in DOMAIN_COLUMNS:
                 if row[column] is not None:
                     found.setdefault((column.removesuffix("_b"), row[column]), []).append(row["node"])
         return {domain: tuple(nodes) for domain, nodes in found.items()}

@@ -6,6 +6,8 @@ note beside a corrected time says what it was. What a detector says of silence i
 
 from datetime import datetime, timedelta
 
+import polars as pl
+
 from pipelines.bundles.bundle import Bundle
 from schemas.topology import node_of
 
@@ -30,6 +32,22 @@ def detected(bundle: Bundle) -> datetime:
     incident = bundle.incident
     first = incident.evidence[0].get("detector") if incident.evidence else None
     return incident.detected_at if first in BY_WATERMARK else incident.detected_at + onset(bundle)[1]
+
+
+def ended(bundle: Bundle) -> datetime | None:
+    """When it was over, by the clock of the others; None while it lasts. An end that no statement of a level gave, or
+    those of several clocks, is left alone.
+    """
+    incident = bundle.incident
+    if incident.ends_at is None or bundle.findings.is_empty():
+        return incident.ends_at
+    names = [*incident.roots, *incident.members, *(entity for _, entity in incident.symptoms)]
+    said = bundle.findings.filter(~pl.col("active"), pl.col("entity").is_in(names), time=incident.ends_at)
+    lags = {
+        timedelta(0) if detector in BY_WATERMARK else lag_of(bundle, entity)
+        for detector, entity in said.select("detector", "entity").iter_rows()
+    }
+    return incident.ends_at + lags.pop() if len(lags) == 1 else incident.ends_at
 
 
 def note(lag: timedelta, said: datetime) -> str:

@@ -6,25 +6,29 @@ from typing import Any
 
 from pipelines.bundles.bundle import Bundle
 from pipelines.notify.runbooks import RUNBOOKS
-from pipelines.outside_events import around
+from pipelines.outside_events import OutsideEvent, around
 from pipelines.postmortem.blast import domains
-from pipelines.postmortem.clocks import detected, onset
+from pipelines.postmortem.clocks import detected, ended, onset
 from pipelines.postmortem.follow_ups import follow_ups
 from pipelines.postmortem.otherwise import Otherwise
 from pipelines.postmortem.timeline import timeline, times
+from pipelines.wording import some
 
 
 def document(bundle: Bundle, dollars_per_gpu_hour: float, otherwise: Otherwise | None = None) -> dict[str, Any]:
     """Times are ISO 8601 in UTC, corrected for known clock skew; durations are seconds from the onset."""
     incident, (began, lag), measured = bundle.incident, onset(bundle), times(bundle)
-    until = incident.ends_at or bundle.manifest.ends_at
+    over = ended(bundle)
+    until = over or bundle.manifest.ends_at
+    rows = bundle.tables.get("outside_event")
+    outside = () if rows is None else around(rows, incident, bundle.topology, onset=began, until=until)
     lost = len(incident.members) * max(0.0, (until - began).total_seconds())
     mine = sorted((one for one in bundle.actions if one.request.incident == incident.id), key=lambda one: one.at)
     return {
         "incident": incident.id, "cause": incident.cause, "severity": incident.severity, "state": incident.state,
         "root": {"kind": incident.root_kind, "ids": list(incident.roots)}, "members": len(incident.members),
         "starts_at": _iso(began), "detected_at": _iso(detected(bundle)),
-        "ends_at": None if incident.ends_at is None else _iso(incident.ends_at),
+        "ends_at": None if over is None else _iso(over),
         "known_until": _iso(bundle.manifest.ends_at), "clock_corrected_seconds": lag.total_seconds(),
         "means": RUNBOOKS[incident.cause].summary if incident.cause in RUNBOOKS else "",
         "seconds": {"to_detect": measured.detect, "to_acknowledge": measured.acknowledge,
@@ -47,12 +51,12 @@ def document(bundle: Bundle, dollars_per_gpu_hour: float, otherwise: Otherwise |
         "said": [{"at": _iso(one.at), "by": one.by, "kind": one.kind, "text": one.text} for one in bundle.remarks],
         "timeline": [
             {"at": _iso(one.at), "what": one.what, "who": one.who, "text": one.text, "link": one.link}
-            for one in timeline(bundle)
+            for one in timeline(bundle, outside)
         ],
-        "outside_events": _outside(bundle), "clocks": dict(bundle.manifest.lags),
+        "outside_events": [_told(one) for one in outside], "clocks": dict(bundle.manifest.lags),
         "evidence": [_seen(one) for one in incident.evidence],
         "otherwise": None if otherwise is None else otherwise.document,
-        "follow_ups": list(follow_ups(bundle, measured, otherwise)),
+        "follow_ups": list(follow_ups(bundle, measured, outside, otherwise)),
         "anonymised": bundle.manifest.anonymised,
         "versions": bundle.manifest.versions, "settings": bundle.manifest.settings,
     }  # fmt: skip
@@ -62,7 +66,7 @@ def summary(facts: dict[str, Any]) -> str:
     """What happened in a few sentences that need no knowledge of clusters."""
     root, count, seconds, impact = facts["root"], facts["members"], facts["seconds"], facts["impact"]
     ids = root["ids"]
-    roots = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+    roots = some(ids)
     means = f": {facts['means'].rstrip('.')}" if facts["means"] else ""
     began = datetime.fromisoformat(facts["starts_at"])
     cause = facts["cause"].replace("_", " ")
@@ -110,15 +114,12 @@ def _seen(one: dict[str, Any]) -> dict[str, Any]:
     return {**one, "values": {name: value for name, value in said.items() if value is not None}}
 
 
-def _outside(bundle: Bundle) -> list[dict[str, Any]]:
-    rows = bundle.tables.get("outside_event")
-    found = () if rows is None else around(rows, bundle.incident, bundle.topology, bundle.manifest.ends_at)
-    return [
-        {"at": _iso(one.at), "kind": one.row["kind"], "title": one.row["title"], "who": one.row["who"],
-         "touches": one.row["touches"], "where": one.where, "seconds_before_onset": one.before.total_seconds(),
-         "link": one.row["link"]}
-        for one in found
-    ]  # fmt: skip
+def _told(one: OutsideEvent) -> dict[str, Any]:
+    return {
+        "at": _iso(one.at), "kind": one.row["kind"], "title": one.row["title"], "who": one.row["who"],
+        "touches": one.row["touches"], "where": one.where, "seconds_before_onset": one.before.total_seconds(),
+        "link": one.row["link"],
+    }  # fmt: skip
 
 
 def _iso(moment: datetime) -> str:

@@ -1,13 +1,14 @@
 """What a reviewer should look at next, as far as it can be told from what is known. People write the rest."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipelines.bundles.bundle import Bundle
-from pipelines.outside_events import around
+from pipelines.outside_events import OutsideEvent
 from pipelines.postmortem.otherwise import Otherwise
 from pipelines.postmortem.timeline import Times
+from pipelines.wording import some
 
 SLOW_SECONDS = 300.0
 """From being told to somebody's saying so: the usual five minutes until a pager escalates."""
@@ -15,9 +16,11 @@ SOON_BEFORE_SECONDS = 3600.0
 RULED_OUT_MAXIMUM = 5
 
 
-def follow_ups(bundle: Bundle, times: Times, otherwise: Otherwise | None) -> tuple[str, ...]:
-    """One line each, the most pressing first."""
-    told = (_lasting(bundle), _people(bundle, times), _outside(bundle), _actions(bundle), _clocks(bundle))
+def follow_ups(
+    bundle: Bundle, times: Times, outside: Sequence[OutsideEvent], otherwise: Otherwise | None
+) -> tuple[str, ...]:
+    """One line each, the most pressing first. outside: the events that belong to the incident."""
+    told = (_lasting(bundle), _people(bundle, times), _outside(outside), _actions(bundle), _clocks(bundle))
     return tuple(line for each in (*told, _settings(otherwise)) for line in each)
 
 
@@ -36,12 +39,9 @@ def _people(bundle: Bundle, times: Times) -> Iterator[str]:
         yield f"It took {minutes:.0f} min from the page until somebody acknowledged it."
 
 
-def _outside(bundle: Bundle) -> Iterator[str]:
-    rows = bundle.tables.get("outside_event")
-    if rows is None:
-        return
+def _outside(found: Sequence[OutsideEvent]) -> Iterator[str]:
     soon = [
-        one for one in around(rows, bundle.incident, bundle.topology, bundle.manifest.ends_at)
+        one for one in found
         if one.where != "elsewhere" and 0 <= one.before.total_seconds() <= SOON_BEFORE_SECONDS
     ]  # fmt: skip
     for one in sorted(soon, key=lambda one: one.before)[:RULED_OUT_MAXIMUM]:
@@ -71,9 +71,8 @@ def _actions(bundle: Bundle) -> Iterator[str]:
 def _clocks(bundle: Bundle) -> Iterator[str]:
     lags = bundle.manifest.lags
     if lags:
-        named = ", ".join(f"{node} ({seconds:g} s)" for node, seconds in list(lags.items())[:5])
-        more = f" and {len(lags) - 5} more" if len(lags) > 5 else ""
-        yield f"Put clocks right, or the way of their telemetry: {named}{more}."
+        named = some([f"{node} ({seconds:g} s)" for node, seconds in lags.items()], 5)
+        yield f"Put clocks right, or the way of their telemetry: {named}."
     if bundle.manifest.late_rows:
         yield f"{bundle.manifest.late_rows} rows of this time came too late to be judged: see whose they are."
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ from markupsafe import Markup
 
 from pipelines.bundles.bundle import Bundle
 from pipelines.postmortem.blast import domains, drawn
-from pipelines.postmortem.clocks import detected, onset
+from pipelines.postmortem.clocks import detected, ended, onset
 from pipelines.postmortem.facts import document, lasted, summary
 from pipelines.postmortem.otherwise import Otherwise
 from pipelines.postmortem.plots import Marks, plots, svg
+from pipelines.wording import in_a_cell
 
 # What people write: kept when the page is written anew.
 SECTIONS = ("Summary in our words", "Root cause and contributing factors", "What went well, what did not", "Follow-ups")
@@ -28,7 +28,7 @@ def markdown(bundle: Bundle, dollars_per_gpu_hour: float, before: str = "", othe
     """The report with the sections that people have written into `before`, an earlier report of it."""
     facts, kept = document(bundle, dollars_per_gpu_hour, otherwise), written_by_people(before)
     return _pages().get_template("report.md.j2").render(
-        facts=facts, summary=summary(facts), lasted=lasted, plain=_plain, values=_values, web=_web,
+        facts=facts, summary=summary(facts), lasted=lasted, plain=in_a_cell, values=_values, web=_web,
         people=[(name, kept.get(name, NOTHING_YET)) for name in dict.fromkeys((*SECTIONS, *kept))],
     )  # fmt: skip
 
@@ -39,7 +39,7 @@ def html(
 ) -> str:  # fmt: skip
     """One file without any request to the outside. people: sections that they have written."""
     facts, manifest = document(bundle, dollars_per_gpu_hour, otherwise), bundle.manifest
-    marks = Marks(onset=onset(bundle)[0], detected=detected(bundle), ended=bundle.incident.ends_at,
+    marks = Marks(onset=onset(bundle)[0], detected=detected(bundle), ended=ended(bundle),
                   begin=manifest.starts_at, end=manifest.ends_at)  # fmt: skip
     pictures = [
         {"title": plot.title, "unit": plot.unit, "names": plot.roots["name"].unique(maintain_order=True).to_list(),
@@ -88,8 +88,3 @@ def _web(link: Any) -> str:
 def _values(one: Mapping[str, Any]) -> str:
     values = one.get("values")
     return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
-
-
-def _plain(value: object) -> str:
-    """Text for a cell of a Markdown table: never a new cell, a new line, or HTML."""
-    return escape(str(value), quote=False).replace("|", "\\|").replace("\n", " ")

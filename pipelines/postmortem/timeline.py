@@ -2,7 +2,7 @@
 order, with known clock skew taken out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
@@ -10,8 +10,9 @@ from typing import Literal, get_args
 import polars as pl
 
 from pipelines.bundles.bundle import Bundle
-from pipelines.outside_events import Where, around, named
-from pipelines.postmortem.clocks import BY_WATERMARK, detected, lag_of, note, onset
+from pipelines.outside_events import OutsideEvent, Where, named
+from pipelines.postmortem.clocks import BY_WATERMARK, detected, ended, lag_of, note, onset
+from pipelines.wording import some
 from schemas.action import ActionRecord
 
 # In the order in which things of one instant follow each other.
@@ -42,15 +43,15 @@ class Times:
     resolve: float | None
 
 
-def timeline(bundle: Bundle) -> tuple[Entry, ...]:
-    """Every entry, oldest first."""
-    told = (_incident, _findings, _actions, _people, _planned, _outside)
-    entries = [entry for each in told for entry in each(bundle)]
+def timeline(bundle: Bundle, outside: Sequence[OutsideEvent]) -> tuple[Entry, ...]:
+    """Every entry, oldest first. outside: the events that belong to the incident."""
+    told = (_incident, _findings, _actions, _people, _planned)
+    entries = [entry for each in told for entry in each(bundle)] + list(_outside(outside))
     return tuple(sorted(entries, key=lambda one: (one.at, get_args(What).index(one.what), one.who, one.text)))
 
 
 def times(bundle: Bundle) -> Times:
-    incident, (began, _) = bundle.incident, onset(bundle)
+    incident, (began, _), over = bundle.incident, onset(bundle), ended(bundle)
     mine = [one for one in bundle.actions if one.request.incident == incident.id and one.outcome == "done"]
     said = {kind: [one.at for one in bundle.remarks if one.kind == kind] for kind in ("acknowledged", "mitigating")}
     done = [*(one.at for one in mine), *said["mitigating"]]
@@ -61,7 +62,7 @@ def times(bundle: Bundle) -> Times:
     return Times(
         detect=(detected(bundle) - began).total_seconds(),
         acknowledge=since(said["acknowledged"]), mitigate=since(done),
-        resolve=since([] if incident.ends_at is None else [incident.ends_at]),
+        resolve=since([] if over is None else [over]),
     )  # fmt: skip
 
 
@@ -71,8 +72,9 @@ def _incident(bundle: Bundle) -> Iterator[Entry]:
     yield Entry(at=began, what="telemetry", who="telemetry", text=text)
     fired = f"{incident.cause} of {incident.root_kind} {', '.join(incident.roots[:5])}: {incident.severity}"
     yield Entry(at=detected(bundle), what="incident", who="hotspare", text=fired)
-    if incident.ends_at is not None:
-        yield Entry(at=incident.ends_at, what="incident", who="hotspare", text="over: root and members have recovered")
+    if incident.ends_at is not None and (over := ended(bundle)) is not None:
+        text = f"over: root and members have recovered{note(over - incident.ends_at, incident.ends_at)}"
+        yield Entry(at=over, what="incident", who="hotspare", text=text)
 
 
 def _findings(bundle: Bundle) -> Iterator[Entry]:
@@ -112,10 +114,8 @@ def _actions(bundle: Bundle) -> Iterator[Entry]:
     listed = sorted(together.items(), key=lambda one: one[0][0])
     for (at, mode, kind, outcome), records in listed[:LISTED_MAXIMUM]:
         targets = sorted(record.request.target for record in records)
-        named = ", ".join(targets[:TARGETS_MAXIMUM])
-        more = f" and {len(targets) - TARGETS_MAXIMUM} more" if len(targets) > TARGETS_MAXIMUM else ""
         why = f" ({records[0].why})" if records[0].why else ""
-        yield Entry(at=at, what="action", who=mode, text=f"{kind} of {named}{more}: {outcome}{why}")
+        yield Entry(at=at, what="action", who=mode, text=f"{kind} of {some(targets, TARGETS_MAXIMUM)}: {outcome}{why}")
 
 
 def _people(bundle: Bundle) -> Iterator[Entry]:
@@ -138,11 +138,7 @@ def _planned(bundle: Bundle) -> Iterator[Entry]:
         yield Entry(at=row["starts_at"], what="maintenance", who="plan", text=text)
 
 
-def _outside(bundle: Bundle) -> Iterator[Entry]:
+def _outside(found: Sequence[OutsideEvent]) -> Iterator[Entry]:
     """Those that touch it first, where not all can be listed."""
-    rows = bundle.tables.get("outside_event")
-    if rows is None:
-        return
-    found = around(rows, bundle.incident, bundle.topology, bundle.manifest.ends_at)
     for one in sorted(found, key=lambda one: get_args(Where).index(one.where))[:LISTED_MAXIMUM]:
         yield Entry(at=one.at, what="outside", who=one.row["who"] or "unknown", text=one.text, link=one.row["link"])

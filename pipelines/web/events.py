@@ -22,7 +22,8 @@ SCHEME = "Bearer "
 
 
 def event_routes(settings: WebSettings, store: TelemetryStore) -> list[Route]:
-    """GET: those of the last week. POST: one annotation or a list of them, JSON, with the token of the settings.
+    """GET: those of the last week and of the week ahead. POST: one annotation or a list of them, JSON, with the token
+    of the settings.
 
     The body is read up to its limit and no further; what is refused is said in one line; nothing is half written.
     """
@@ -72,6 +73,8 @@ def _refused(request: Request, settings: WebSettings) -> Response | None:
         token = settings.token()
     except OSError:
         token = None
+    except UnicodeDecodeError:
+        return _said(503, "nobody may write here: the file of web.token_file is not UTF-8 text")
     if token is None:
         return _said(403, f"nobody may write here: web.token_file or {TOKEN_VARIABLE} has no token of 16 characters")
     given = request.headers.get("authorization", "")

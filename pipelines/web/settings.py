@@ -1,9 +1,10 @@
 """Who may write through the console of `hotspare serve`. Nobody by default: it only shows."""
 
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines.recovery.executors.settings import secret
 
 TOKEN_VARIABLE = "HOTSPARE_API_TOKEN"  # noqa: S105  the name of the variable, not what is in it
 TOKEN_CHARACTERS_MINIMUM = 16
@@ -20,7 +21,8 @@ class WebSettings(BaseModel):
     body_bytes_maximum: int = Field(default=65536, gt=0, le=16 * 1024 * 1024)
 
     def token(self) -> str | None:
-        """Never stored, never printed; None where there is none, or one that is too short to be a secret."""
-        file = self.token_file
-        found = (os.environ.get(TOKEN_VARIABLE, "") if file is None else file.read_text("utf-8")).strip()
+        """Never stored, never printed; None where there is none, or one that is too short to be a secret. Raises
+        OSError, and UnicodeDecodeError for a file that is no text.
+        """
+        found = secret(self.token_file, TOKEN_VARIABLE).strip()
         return found if len(found) >= TOKEN_CHARACTERS_MINIMUM else None

@@ -23,12 +23,12 @@ from schemas.tables import TABLE_BY_NAME
 from tests.pipelines.bundles.conftest import SAID
 
 PRICE = 2.0
-LATER = {"detectors": {"gpu.absent": {"missed_intervals": 20.0}, "job.heartbeat": {"missed_dead": 8.0}}}
+LATER = {"detectors": {"gpu.absent": {"missed_intervals": 20.0}, "job.heartbeat": {"missed_dead": 60.0}}}
 HOSTILE = "<script>alert(1)</script>|x\ny"
 
 
 def test_the_timeline_is_in_order_and_begins_with_the_onset(bundle: Bundle) -> None:
-    entries = timeline(bundle)
+    entries = timeline(bundle, ())
     assert [one.at for one in entries] == sorted(one.at for one in entries)
     ours = [one.what for one in entries if one.at >= bundle.incident.starts_at and one.what != "maintenance"]
     assert ours[0] == "telemetry"
@@ -51,7 +51,7 @@ def slow(bundle: Bundle, seconds: float) -> Bundle:
 
 def test_what_a_slow_clock_said_is_put_right_and_says_so(bundle: Bundle) -> None:
     began, shift = bundle.incident.starts_at, timedelta(seconds=31)
-    entries = timeline(slow(bundle, 31.0))
+    entries = timeline(slow(bundle, 31.0), ())
     note = f"(clock 31 s slow, corrected from {began:%H:%M:%S}.123)"
     [onset] = [one for one in entries if one.what == "telemetry"]
     assert (onset.at, onset.text) == (began + shift, f"onset, as estimated from the data {note}")
@@ -64,10 +64,46 @@ def test_what_a_slow_clock_said_is_put_right_and_says_so(bundle: Bundle) -> None
 def test_silence_judged_by_the_watermark_and_words_of_people_stay_where_they_are(bundle: Bundle) -> None:
     unmoved = {"job.heartbeat", "maria.lopez", "dry-run"}
     before, after = (
-        [(one.at, one.text) for one in timeline(each) if one.who in unmoved] for each in (bundle, slow(bundle, 31.0))
+        [(one.at, one.text) for one in timeline(each, ()) if one.who in unmoved]
+        for each in (bundle, slow(bundle, 31.0))
     )
     assert before == after
     assert any("gpu_hang" in text for _, text in before)
+
+
+def over(bundle: Bundle, stamped: str, entity: str | None = None) -> Bundle:
+    """The same incident over after two minutes, by what this detector said of the entity, its root by default."""
+    at = bundle.incident.starts_at + timedelta(minutes=2)
+    incident = replace(bundle.incident, state="resolved", ends_at=at)
+    if entity is not None:
+        incident = replace(incident, symptoms=(("gpu", entity),))
+    said = bundle.findings.filter(detector=stamped, entity=incident.roots[0]).head(1)
+    who = entity or incident.roots[0]
+    said = said.with_columns(time=pl.lit(at, said.schema["time"]), active=pl.lit(False), entity=pl.lit(who))
+    findings = pl.concat([bundle.findings.filter(pl.col("time") < at), said])
+    return replace(bundle, incidents=(incident,), findings=findings)
+
+
+def test_an_end_that_the_slow_clock_stamped_is_put_right_like_the_onset(bundle: Bundle) -> None:
+    ended = slow(over(bundle, "gpu.absent"), 31.0)
+    at = bundle.incident.starts_at + timedelta(minutes=2)
+    facts = document(ended, PRICE)
+    assert facts["ends_at"] == (at + timedelta(seconds=31)).isoformat(timespec="milliseconds")
+    assert facts["seconds"]["to_resolve"] == 120
+    assert facts["impact"]["lost_gpu_seconds"] == 120  # of one GPU
+    last = [one for one in timeline(ended, ()) if one.at == at + timedelta(seconds=31)]
+    assert [one.what for one in last] == ["finding", "incident"]
+    assert last[1].text.endswith(f"recovered (clock 31 s slow, corrected from {at:%H:%M:%S}.123)")
+
+
+@pytest.mark.parametrize(
+    ("stamped", "entity"), [("job.heartbeat", None), ("gpu.absent", "n00007/1"), ("nobody", None)],
+    ids=["the watermark", "another host", "nobody"],
+)  # fmt: skip
+def test_an_end_by_any_other_clock_stays(bundle: Bundle, stamped: str, entity: str | None) -> None:
+    facts = document(slow(over(bundle, stamped, entity), 31.0), PRICE)
+    assert facts["seconds"]["to_resolve"] == 120 - 31
+    assert facts["impact"]["lost_gpu_seconds"] == 120 - 31
 
 
 def with_events(bundle: Bundle, *events: dict[str, object]) -> Bundle:
@@ -85,6 +121,16 @@ def test_a_deploy_before_the_onset_is_told_and_to_be_ruled_out(bundle: Bundle) -
     assert page.count('href="') == page.count('href="https://ci.example/7"') == 1
 
 
+def test_events_are_counted_from_the_onset_that_the_timeline_shows(bundle: Bundle) -> None:
+    began = bundle.incident.starts_at
+    told = with_events(bundle, {"time": began - timedelta(minutes=12)}, {"time": began + timedelta(seconds=60)})
+    facts = document(slow(told, 120.0), PRICE)
+    assert [one["seconds_before_onset"] for one in facts["outside_events"]] == [14 * 60, 60]
+    said = "deploy: trainer 2.3; {} min before the onset"
+    assert [one["text"] for one in facts["timeline"] if one["what"] == "outside"] == [said.format(14), said.format(1)]
+    assert {f"Rule out as a cause: {said.format(minutes)}." for minutes in (14, 1)} <= set(facts["follow_ups"])
+
+
 @pytest.fixture(scope="module")
 def later(bundle: Bundle) -> Otherwise:
     """Without its driver events the GPU is found by its silence, which these settings wait longer for."""
@@ -93,8 +139,11 @@ def later(bundle: Bundle) -> Otherwise:
 
 
 def test_another_setting_is_told_with_what_it_changes_and_why(bundle: Bundle, later: Otherwise) -> None:
-    assert later.seconds_earlier is not None
-    assert later.verdict == f"it would have been found {-later.seconds_earlier:.1f} s later"
+    interval = bundle.manifest.intervals["gpu"]
+    then = max(3.25 * interval, 5.0)  # 3 intervals, and a quarter until a row counts as missed; 5 s at least
+    seconds = 20.25 * interval - then
+    assert later.seconds_earlier == -seconds
+    assert later.verdict == f"it would have been found {seconds:.1f} s later"
     assert ("detectors.gpu.absent.missed_intervals", "default", "20.0") in later.changed
     assert [one.change for one in later.differences] == ["later"]
     for text in (html(bundle, PRICE, None, later), markdown(bundle, PRICE, "", later)):

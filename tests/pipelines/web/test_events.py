@@ -1,6 +1,7 @@
 """POST /api/events: who may, how much, and that what is refused leaves nothing behind."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -97,3 +98,16 @@ def test_where_no_token_is_set_nobody_may_write(tmp_path: Path, monkeypatch: pyt
     assert status == 403
     assert TOKEN_VARIABLE in said
     assert not (tmp_path / "t.duckdb").exists()
+
+
+def test_a_token_file_that_is_no_text_is_refused_in_one_line(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"\xff" * 32)
+    assert post(client, GRAFANA) == (503, "nobody may write here: the file of web.token_file is not UTF-8 text")
+    assert events(client) == []
+
+
+def test_what_is_planned_for_the_week_ahead_is_shown_too(client: Client) -> None:
+    now = datetime.now(UTC)
+    planned = [{"time": int((now + timedelta(days=days)).timestamp() * 1000), "text": str(days)} for days in (6, 8)]
+    assert post(client, planned) == (200, "added")
+    assert [one["title"] for one in events(client)] == ["6"]
