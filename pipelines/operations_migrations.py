@@ -26,7 +26,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """UPDATE actions SET is_out = TRUE WHERE kind IN ('drain_node', 'isolate_port')
         AND outcome IN ('done', 'pending', 'failed', 'dry-run') AND NOT recoverable AND NOT EXISTS (
         SELECT 1 FROM actions AS back WHERE back.target = actions.target AND back.kind = 'return_to_service'
-        AND back.at >= actions.at AND (back.outcome = 'done'
+        AND (SELECT MAX(sequence) FROM action_events WHERE action = back.id)
+        > (SELECT MAX(sequence) FROM action_events WHERE action = actions.id) AND (back.outcome = 'done'
         OR (back.outcome = 'dry-run' AND actions.outcome = 'dry-run')))""",
         "CREATE INDEX actions_out ON actions (is_out, target)",
     ),

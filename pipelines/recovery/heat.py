@@ -9,7 +9,6 @@ from typing import Any
 
 from detectors.coolant import time_left
 
-GPU_WATTS = time_left.GPU_WATTS
 COOLANT_KILOGRAMS_PER_LITER, COOLANT_JOULES_PER_KILOGRAM_KELVIN = 1.015, 3930.0
 STAGE_SECONDS = 2.0  # a stage of a shutdown, its checkpoint included (ours)
 
@@ -26,7 +25,7 @@ def seconds_to_shutdown(values: Mapping[str, Any]) -> float | None:
     return time_left.seconds_to_shutdown(share)
 
 
-def flow_liters_per_minute(watts: float = GPU_WATTS, rise_kelvin: float = 10.0) -> float:
+def flow_liters_per_minute(watts: float = time_left.GPU_WATTS, rise_kelvin: float = 10.0) -> float:
     """Flow that carries the power away at that rise of temperature: Q = rho V cp dT; 1.05 L/min for 700 W at 10 K."""
     per_liter = COOLANT_KILOGRAMS_PER_LITER * COOLANT_JOULES_PER_KILOGRAM_KELVIN * rise_kelvin
     return 60.0 * watts / per_liter

@@ -5,7 +5,7 @@ that moves the row to `pending` owns the effect; of two that try, the database l
 is what a crash left behind: its executor is asked, and it is never done a second time.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from pipelines.recovery.ledger_queries import (
     KNOWN,
     LEMONS,
     REMEMBERED,
+    RENEW,
     TAKEN_OUT,
     TAKES_OUT,
     UNANSWERED,
@@ -132,10 +133,10 @@ class Ledger:
             return self._end(record, "cancelled", f"cancelled by {who}: {comment}".removesuffix(": "), at)
 
     def _end(self, record: ActionRecord, outcome: Outcome, why: str, at: datetime) -> ActionRecord:
-        final = {"outcome": outcome, "why": why, "at": at}
+        final: dict[str, Any] = {"outcome": outcome, "why": why, "at": at}
         unchanged = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == record.outcome)
         with self.store.writing() as connection:
-            if connection.execute(sa.update(ACTIONS).where(unchanged).values(**final)).rowcount == 1:
+            if connection.execute(sa.update(ACTIONS).where(unchanged).values(**final, is_out=False)).rowcount == 1:
                 self._event(connection, record.request.id, {"mode": record.mode, **final})
             return self.known([record.request.id])[record.request.id]
 
@@ -161,6 +162,21 @@ class Ledger:
                 self._event(connection, record.request.id, decided)
                 _bring_back(connection, record)
             return written.rowcount == 1
+
+    def renew(self, actions: Sequence[str], claimed_at: datetime, at: datetime) -> frozenset[str]:
+        """Intents whose turn has not come are made as young as `at`, when the first of them begins: its time is that
+        at which its effect begins. Returns those that are the caller's still; the others somebody else has settled.
+        """
+        with self.store.writing() as connection:
+            connection.execute(RENEW, {"ids": list(actions), "claimed_at": claimed_at, "begins_at": at})
+            known = self.known(actions)
+            ours = frozenset(name for name, one in known.items() if (one.outcome, one.at) == ("pending", at))
+            if actions[0] in ours:
+                first = known[actions[0]]
+                self._event(
+                    connection, actions[0], {"mode": first.mode, "outcome": "pending", "why": first.why, "at": at}
+                )
+            return ours
 
     def finish(self, action: str, outcome: ActionOutcome, at: datetime) -> ActionRecord:
         """Write what the executor answered. It outweighs an earlier guess that the action had failed."""
@@ -248,8 +264,7 @@ def _takes_out(record: ActionRecord) -> bool:
 
 def _bring_back(connection: sa.Connection, record: ActionRecord) -> None:
     if record.request.kind == "return_to_service" and record.outcome in ("done", "dry-run"):
-        real = record.outcome == "done"
-        connection.execute(BROUGHT_BACK, {"place": record.request.target, "by": record.at, "real": real})
+        connection.execute(BROUGHT_BACK, {"place": record.request.target, "real": record.outcome == "done"})
 
 
 def _record(row: sa.RowMapping) -> ActionRecord:

@@ -59,12 +59,18 @@ LEMONS = (
     .having(sa.func.count() >= sa.bindparam("drains"))
 )
 
+RENEW = (
+    sa.update(ACTIONS)
+    .where(_ids, _row.outcome == "pending", _row.at == sa.bindparam("claimed_at"))
+    .values(at=sa.bindparam("begins_at"))
+)
 FINISH = sa.update(ACTIONS).where(_row.id == sa.bindparam("action"), _row.outcome.in_(("pending", "failed")))
 EVENT = sa.insert(ACTION_EVENTS)
-# What a return brings back; a rehearsed one only what a rehearsal took.
+# What a return brings back: all that is out when it is written, whatever the clocks of who took it out and who brings
+# it back say. A rehearsed one only what a rehearsal took.
 BROUGHT_BACK = (
     sa.update(ACTIONS)
-    .where(_out, _row.target == sa.bindparam("place"), _row.at <= sa.bindparam("by"))
+    .where(_out, _row.target == sa.bindparam("place"))
     .where((_row.outcome == "dry-run") | (sa.bindparam("real", type_=sa.Boolean) == sa.true()))
     .values(is_out=False)
 )

@@ -4,9 +4,10 @@ Decisions of a round are made in one write transaction, so that two workers cann
 effects happen outside it. What waits for an earlier step's effect is decided in the next round.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
@@ -39,32 +40,33 @@ def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own t
     settings: RecoverySettings,
     executors: Mapping[str, Executor],
     now: datetime,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[ActionRecord, ...]:
     """Do, or decline with a reason, what the incidents call for; safe to call again with the same ones.
 
-    executors: by kind of action; only mode enforce calls them. now: event time. Returns where each request stands
-    now, in the order planned. Raises StoreUnavailable: then nothing was done that the ledger does not know of.
+    executors: by kind of action; only mode enforce calls them. now: event time, which goes on by what effects take.
+    clock: seconds that only grow. Returns where each request stands now, in the order planned. Raises
+    StoreUnavailable: then nothing was done that the ledger does not know of.
     """
     ledger = Ledger(store)
     ledger.resolve(executors, settings, now)
     ledger.close_open([one.id for one in incidents if one.state == "resolved"], now)
     records: list[ActionRecord] = []
+    work = _Work(
+        ledger=ledger, topology=topology, settings=settings, executors=executors, begun_at=now, clock=clock,
+        blind=blind(incidents),
+    )  # fmt: skip
     for begin in range(0, len(incidents), INCIDENTS_AT_ONCE):
         some = incidents[begin : begin + INCIDENTS_AT_ONCE]
-        work = _Work(
-            ledger=ledger, topology=topology, settings=settings, executors=executors, now=now,
-            lost=_lost_nodes(some, topology), blind=blind(incidents),
-        )  # fmt: skip
+        work.lost = _lost_nodes(some, topology)
         requests = [request for incident in some for request in plan(incident, topology, settings)]
         stands = _carry_out(requests, work)
         taken = _in_order(requests, stands)
         further = _escalations(taken, stands, work)
         records.extend(taken)
         records.extend(_in_order(further, _carry_out(further, work)))
-    work = _Work(
-        ledger=ledger, topology=topology, settings=settings, executors=executors, now=now, lost={},
-        blind=blind(incidents),
-    )  # fmt: skip
+    work.lost = {}
     due = _returns(work)
     records.extend(_in_order(due, _carry_out(due, work)))
     return tuple(records)
@@ -74,17 +76,27 @@ def _in_order(requests: Sequence[ActionRequest], stands: Standing) -> list[Actio
     return [stands.records[request.id] for request in requests]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Work:
-    """lost: nodes in each incident's failed domains. blind: telemetry incidents that the caller gave, by id."""
+    """lost: nodes in each incident's failed domains. blind: telemetry incidents that the caller gave, by id.
+
+    effect_seconds: how long effects have taken since begun_at.
+    """
 
     ledger: Ledger
     topology: Topology
     settings: RecoverySettings
     executors: Mapping[str, Executor]
-    now: datetime
-    lost: Mapping[str, frozenset[str]]
+    begun_at: datetime
+    clock: Callable[[], float]
     blind: Mapping[str, Incident]
+    lost: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    effect_seconds: float = 0.0
+
+    @property
+    def now(self) -> datetime:
+        """In whole seconds, so that a replay, whose effects take none, is the same every time."""
+        return self.begun_at + timedelta(seconds=int(self.effect_seconds))
 
     def history(self, places: Iterable[str]) -> History:
         """What bears on actions on these places."""
@@ -100,10 +112,17 @@ class _Work:
             record = self.ledger.finish(request.id, outcome, self.now)
             settle_pool(self.ledger.store, self.topology, record, self.now)
 
+    def effect(self, request: ActionRequest) -> ActionOutcome:
+        before = self.clock()
+        outcome = self.executors[request.kind].apply(request)
+        self.effect_seconds += self.clock() - before
+        return outcome
+
 
 def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> Standing:
     """Where the requests stand after as many rounds as their steps need. The outcome of an effect is written together
-    with the decisions that wait for it, and before the next effect begins.
+    with the decisions that wait for it, and before the next effect begins; intents whose turn has not come are made
+    young again there, so that no other worker takes them for what a crash left.
     """
     store = work.ledger.store
     stands = work.standing(requests) if requests else Standing({}, frozenset())
@@ -115,12 +134,16 @@ def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> Standing:
         with store.writing():
             work.write(ended)
             claimed, undecided = _decide_round(undecided, work) if undecided else ([], [])
+            claimed_at, ours = work.now, frozenset(request.id for request in claimed)
         ended = []
-        for request in claimed:
+        for number, request in enumerate(claimed):
             if ended:
                 with store.writing():
                     work.write(ended)
-            ended = [(request, work.executors[request.kind].apply(request))]
+                    if work.now > claimed_at:
+                        ours = work.ledger.renew([one.id for one in claimed[number:]], claimed_at, work.now)
+                        claimed_at = work.now
+            ended = [(request, work.effect(request))] if request.id in ours else []
     return work.standing(requests)
 
 

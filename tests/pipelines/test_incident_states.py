@@ -1,6 +1,7 @@
 """What engine and people make of an incident's state together, and which incidents a silence keeps quiet."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from schemas.incident import Incident
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def made(name: str, state: str = "firing") -> Incident:
+def made(name: str, state: Any = "firing") -> Incident:
     return Incident(
         id=name, cause="link_flap", severity="page", state=state, root_kind="link", roots=("c1", "c2"),
         members=("n1/3", "n2/0"), symptoms=(), starts_at=T0, detected_at=T0, ends_at=None, evidence=(),
@@ -25,7 +26,9 @@ FORWARD = ("suspect", "firing", "acknowledged", "mitigating", "resolved")
 
 @settings(max_examples=25)
 @given(data=st.data(), words=st.lists(st.sampled_from(("engine", "engine", "acknowledged", "mitigating")), max_size=12))
-def test_an_incident_goes_forward_through_its_states_until_the_engine_says_that_it_is_back(data, words):
+def test_an_incident_goes_forward_through_its_states_until_the_engine_says_that_it_is_back(
+    data: st.DataObject, words: list[Any]
+) -> None:
     store = OperationsStore.open(":memory:")
     name = "inc-1"
     said = "suspect"
@@ -64,8 +67,12 @@ FALSE_OF_IT = (("cause", "link_down"), ("root", "c"), ("member", "n1/30"), ("sev
     lifted=st.none() | st.integers(0, 8),
 )
 def test_a_silence_keeps_quiet_what_all_its_matchers_fit_from_its_start_up_to_its_end(
-    right, wrong, window, asked, lifted
-):
+    right: list[tuple[str, str]],
+    wrong: list[tuple[str, str]],
+    window: tuple[int, int],
+    asked: int,
+    lifted: int | None,
+) -> None:
     begins, lasts = window
     store = OperationsStore.open(":memory:")
     moment = [T0 + timedelta(seconds=second) for second in range(9)]

@@ -68,6 +68,12 @@ def _kubernetes(settings: Settings) -> Executor:
 
     _able(settings, "kubernetes", kubernetes.KINDS)
     chosen = settings.executors.kubernetes
+    longest = chosen.deadline_seconds + 4 * chosen.timeout_seconds
+    if longest >= settings.recovery.unanswered_seconds:
+        raise SettingsError(
+            f"executors.kubernetes.deadline_seconds: a drain may take {longest:g} s with four answers of "
+            f"timeout_seconds, and recovery.unanswered_seconds ({settings.recovery.unanswered_seconds:g}) must be more"
+        )
     try:
         with kubernetes_api.connected(chosen):
             pass  # a configuration that cannot be read shows now, not in the middle of an incident

@@ -77,7 +77,7 @@ class KubernetesExecutor:
         if drained is None:
             return ActionOutcome(done=False, detail=f"no node carries {request_id}: not begun, or undone by hand")
         name = drained.metadata.name
-        stands = _stands(drained, request_id, pods)
+        stands = self._stands(drained, request_id, pods)
         return stands or ActionOutcome(
             done=False, detail=f"{name} is cordoned, and {len(_to_go(pods))} pods are still there"
         )
@@ -90,6 +90,7 @@ class KubernetesExecutor:
         return name if NAME.fullmatch(name) else None
 
     def _drain(self, api: Api, name: str, action: str) -> ActionOutcome:
+        until = self.clock() + self.settings.deadline_seconds
         taint = {"key": TAINT, "value": action, "effect": self.settings.taint_effect}
 
         def cordon(node: Node) -> _Change | ActionOutcome:
@@ -102,15 +103,15 @@ class KubernetesExecutor:
             return _Change(unschedulable=True, taints=[*_others(node), taint], labels=marks)
 
         cordoned = _changed(api, name, cordon)
-        return self._emptied(api, name, action) if cordoned.done else cordoned
+        return self._emptied(api, name, action, until) if cordoned.done else cordoned
 
-    def _emptied(self, api: Api, name: str, action: str) -> ActionOutcome:
+    def _emptied(self, api: Api, name: str, action: str, until: float) -> ActionOutcome:
         """Evict until every pod that has to go is gone, somebody steps in, the server says no, or time is up."""
-        until, said, refused = self.clock() + self.settings.deadline_seconds, "", ""
+        said, refused = "", ""
         while True:
             try:
                 pods = api.pods(name, self.settings.namespace)
-                outcome = _stands(api.node(name), action, pods)
+                outcome = self._stands(api.node(name), action, pods)
                 if outcome is not None:
                     return outcome
                 said = f"{len(_to_go(pods))} pods are still there"
@@ -142,6 +143,29 @@ class KubernetesExecutor:
                 said = said if trouble.status in (GONE, CONFLICT) else str(trouble)
         return said
 
+    def _stands(self, node: Node, action: str, pods: Sequence[Pod]) -> ActionOutcome | None:
+        """The outcome of a drain as the node and its pods look; None while there is something to wait for."""
+        name, left = node.metadata.name, _to_go(pods)
+        if not _ours(node, action):
+            return ActionOutcome(done=False, detail=f"{name} was changed by somebody: no more of its pods are evicted")
+        if not left:
+            space = self.settings.namespace
+            looked = f"cordoned, no pods of namespace {space} left" if space else "cordoned and empty"
+            return ActionOutcome(done=True, detail=f"{name} is {looked}")
+        orphan = next(
+            (one.metadata for one in left if not any(owner.controller for owner in one.metadata.owner_references)), None
+        )
+        if orphan is not None:  # evicted it would be lost for good
+            pod = f"{orphan.namespace}/{orphan.name}"
+            return ActionOutcome(
+                done=False, detail=f"{name} stays cordoned: nothing would start {pod} again; it is a person's"
+            )
+        if node.lost and all(pod.metadata.deletion_timestamp is not None for pod in left):
+            # Its kubelet cannot say so any more; waiting for it would hold up the recovery of every lost node.
+            silent = f"{name} is cordoned and its kubelet silent"
+            return ActionOutcome(done=True, detail=f"{silent}: {len(left)} pods are told to end, unconfirmed")
+        return None
+
 
 @dataclass(frozen=True)
 class _Change:
@@ -153,7 +177,7 @@ class _Change:
 def _changed(api: Api, name: str, wanted: Callable[[Node], _Change | ActionOutcome]) -> ActionOutcome:
     """Read, decide, change, and read again until the node is seen as wanted, or decided otherwise."""
     sent, crossed = False, ""
-    for _ in range(TRIES):
+    for left in range(TRIES, -1, -1):  # the last look is for what the last try has done
         try:
             node = api.node(name)
         except ApiTrouble as trouble:
@@ -161,9 +185,11 @@ def _changed(api: Api, name: str, wanted: Callable[[Node], _Change | ActionOutco
         change = wanted(node)
         if isinstance(change, ActionOutcome):
             return replace(change, recoverable=change.recoverable and not sent)
+        if left == 0:
+            break
         try:
             api.change(node, unschedulable=change.unschedulable, taints=change.taints, labels=change.labels)
-            sent = True
+            sent, crossed = True, ""
         except ApiTrouble as trouble:
             crossed, sent = str(trouble), sent or not trouble.decided
             if trouble.decided and trouble.status != CONFLICT:
@@ -185,29 +211,6 @@ def _return(api: Api, name: str, action: str, drained_by: str) -> ActionOutcome:
         return _Change(unschedulable=False, taints=_others(node), labels={DRAINED_BY: None, RETURNED_BY: action})
 
     return _changed(api, name, uncordon)
-
-
-def _stands(node: Node, action: str, pods: Sequence[Pod]) -> ActionOutcome | None:
-    """The outcome of a drain as the node and its pods look; None while there is something to wait for."""
-    name, left = node.metadata.name, _to_go(pods)
-    if not _ours(node, action):
-        return ActionOutcome(done=False, detail=f"{name} was changed by somebody: no more of its pods are evicted")
-    if not left:
-        return ActionOutcome(done=True, detail=f"{name} is cordoned and empty")
-    orphan = next(
-        (one.metadata for one in left if not any(owner.controller for owner in one.metadata.owner_references)), None
-    )
-    if orphan is not None:  # evicted it would be lost for good
-        pod = f"{orphan.namespace}/{orphan.name}"
-        return ActionOutcome(
-            done=False, detail=f"{name} stays cordoned: nothing would start {pod} again; it is a person's"
-        )
-    if not node.ready and all(pod.metadata.deletion_timestamp is not None for pod in left):
-        # Its kubelet cannot say so any more; waiting for it would hold up the recovery of every lost node.
-        return ActionOutcome(
-            done=True, detail=f"{name} is cordoned and not ready: {len(left)} pods are told to end, unconfirmed"
-        )
-    return None
 
 
 def _ours(node: Node, action: str | None = None) -> bool:

@@ -68,8 +68,9 @@ class Node(msgspec.Struct):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
     @property
-    def ready(self) -> bool:
-        return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+    def lost(self) -> bool:
+        """Its kubelet has fallen silent. One that says "False" is alive, and so can say that its pods have ended."""
+        return any(one.type == "Ready" and one.status == "Unknown" for one in self.status.conditions)
 
 
 class PodSpec(msgspec.Struct, rename="camel"):
@@ -197,6 +198,7 @@ def connected(settings: KubernetesSettings) -> Iterator[Api]:
     chosen = client.Configuration()
     chosen.retries = False  # what is tried again is decided here
     path = settings.kubeconfig
+    where = "in-cluster configuration" if path is None else str(path)
     try:
         if path is None:
             config.load_incluster_config(client_configuration=chosen)
@@ -204,9 +206,11 @@ def connected(settings: KubernetesSettings) -> Iterator[Api]:
             config.load_kube_config(
                 str(path), context=settings.context, client_configuration=chosen, persist_config=False
             )
-    except (config.ConfigException, OSError, YAMLError) as error:
-        where = "in-cluster configuration" if path is None else str(path)
+    except (config.ConfigException, OSError) as error:
         raise ApiTrouble(None, f"{where}: {' '.join(str(error).split())[:300]}") from None
+    except (YAMLError, ValueError, TypeError, AttributeError) as error:
+        # The client takes a document for what it should be. What it says then may quote the file, which holds secrets.
+        raise ApiTrouble(None, f"{where}: no configuration that can be read ({type(error).__name__})") from None
     with client.ApiClient(chosen) as open_client:
         try:
             yield Api(client.CoreV1Api(open_client), settings.timeout_seconds)

@@ -57,7 +57,8 @@ class KubernetesSettings(_Section):
     Kubernetes, with {node} in it; names: node -> name, where that is not so. namespace: only its pods are evicted and
     looked for; all of them without one. taint_effect: NoExecute makes pods go at once that do not tolerate it,
     whatever their disruption budgets say. grace_seconds: for each pod, instead of its own. deadline_seconds: of a whole
-    drain, which holds up the actions behind it; less than recovery.unanswered_seconds. timeout_seconds: of an answer.
+    drain, which holds up the actions behind it. timeout_seconds: of an answer. deadline_seconds and four answers must
+    be less than recovery.unanswered_seconds.
     """
 
     kubeconfig: Path | None = None
@@ -67,7 +68,7 @@ class KubernetesSettings(_Section):
     namespace: str = Field(default="", pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")
     taint_effect: Literal["NoSchedule", "NoExecute"] = "NoSchedule"
     grace_seconds: int | None = Field(default=None, ge=0, le=3600)
-    deadline_seconds: float = Field(default=40.0, gt=0, le=600)
+    deadline_seconds: float = Field(default=30.0, gt=0, le=600)
     timeout_seconds: float = Field(default=5.0, gt=0, le=600)
 
 

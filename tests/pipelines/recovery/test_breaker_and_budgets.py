@@ -113,6 +113,3 @@ def test_no_sequence_of_requests_exceeds_a_budget(
             assert sum(int(link[1:]) // 16 == leaf for link in links) <= 2
         assert len({node for at, node in acted if at > now - timedelta(seconds=30)}) <= 32 * chosen.breaker_share
         assert all(times <= 2 for times in resets.values())
-
-
-# Who said so, until when, and what a person has in hand

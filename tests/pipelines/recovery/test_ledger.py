@@ -117,6 +117,11 @@ def test_a_node_drained_again_after_its_return_is_out(store: OperationsStore) ->
     assert numbers(ledger.taken_out()) == {2, 3}
 
 
+def test_a_return_whose_clock_went_back_brings_back(store: OperationsStore) -> None:
+    ledger = did(store, (0, "drain_node", "n1", "done"), (-3600, "return_to_service", "n1", "done"))
+    assert ledger.taken_out() == ()
+
+
 def test_a_rehearsed_return_brings_back_what_a_rehearsal_took_and_nothing_else(store: OperationsStore) -> None:
     ledger = did(
         store, (0, "drain_node", "n1", "done"), (1, "return_to_service", "n1", "dry-run"),

@@ -205,6 +205,60 @@ def test_an_intent_without_outcome_is_settled_by_asking_and_never_done_again(
     assert plant.kinds.count("drain_node") == int(happened)
 
 
+@dataclass
+class Slow(Plant):
+    """Every drain takes 50 s; during(seconds) is called at its end, before it has answered."""
+
+    ledger: Ledger = field(kw_only=True)
+    during: Callable[[float], None] = field(kw_only=True)
+    seconds: float = 0.0
+    begun: list[datetime] = field(default_factory=list)
+
+    def apply(self, request: ActionRequest) -> ActionOutcome:
+        if request.kind == "drain_node":
+            self.begun.append(self.ledger.known([request.id])[request.id].at)
+            self.seconds += 50
+            self.during(self.seconds)
+        return super().apply(request)
+
+
+def test_an_intent_is_as_old_as_its_effect_however_long_those_before_it_take(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    ledger, settled = Ledger(store), list[ActionRecord]()
+
+    def rival(seconds: float) -> None:
+        settled.extend(ledger.resolve({}, ENFORCE, later(seconds)))
+
+    plant = Slow(ledger=ledger, during=rival)
+    lost = [incident("node_lost", "node", f"n0000{i}") for i in range(3)]
+    records = recover(lost, topology, store, ENFORCE, everything(plant), T0, clock=lambda: plant.seconds)
+    assert settled == []
+    assert plant.begun == [later(0), later(50), later(100)]
+    drains = [record for record in records if record.request.kind == "drain_node"]
+    assert [(record.outcome, record.at) for record in drains] == [
+        ("done", later(50)), ("done", later(100)), ("done", later(150)),
+    ]  # fmt: skip
+    assert [(outcome, at) for at, _, outcome, _ in ledger.events(drains[2].request.id)] == [
+        ("pending", later(0)), ("pending", later(100)), ("done", later(150)),
+    ]  # fmt: skip
+
+
+def test_what_another_worker_has_settled_meanwhile_is_not_begun(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    ledger = Ledger(store)
+
+    def rival(_: float) -> None:
+        ledger.resolve({}, ENFORCE, later(1000))  # its clock is far ahead
+
+    plant = Slow(ledger=ledger, during=rival)
+    lost = [incident("node_lost", "node", f"n0000{i}") for i in range(2)]
+    records = recover(lost, topology, store, ENFORCE, everything(plant), T0, clock=lambda: plant.seconds)
+    assert plant.kinds.count("drain_node") == 1
+    assert [record.outcome for record in records if record.request.kind == "drain_node"] == ["done", "failed"]
+
+
 @dataclass(frozen=True)
 class Marker:
     """An executor whose effect is one more byte in a file of the request."""

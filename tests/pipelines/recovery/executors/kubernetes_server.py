@@ -16,8 +16,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 Document = dict[str, Any]
 NODE = "n00001"
+NODE_PATH = f"/nodes/{NODE}"
 CORDON_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-03-01T12:00:00Z"}
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+OURS = ({"key": "hotspare/drained", "value": "act-1", "effect": "NoSchedule"},)
 
 
 def status(code: int, reason: str, message: str, **details: Any) -> tuple[int, bytes]:
@@ -54,7 +56,10 @@ TWO_BUDGETS = status(
 )  # fmt: skip
 
 
-def node(*, unschedulable: bool = False, taints: tuple[Document, ...] = (GPU_TAINT,), ready: str = "True") -> Document:
+def node(
+    *, unschedulable: bool = False, taints: tuple[Document, ...] = (GPU_TAINT,), ready: str | None = "True"
+) -> Document:
+    """ready: None for a node that has no conditions yet."""
     return {
         "kind": "Node", "apiVersion": "v1",
         "metadata": {
@@ -70,13 +75,20 @@ def node(*, unschedulable: bool = False, taints: tuple[Document, ...] = (GPU_TAI
         },
         "status": {
             "capacity": {"cpu": "192", "nvidia.com/gpu": "8", "pods": "110"},
-            "conditions": [
+            "conditions": [] if ready is None else [
                 {"type": "MemoryPressure", "status": "False", "reason": "KubeletHasSufficientMemory"},
                 {"type": "Ready", "status": ready, "reason": "KubeletReady"},
             ],
             "nodeInfo": {"kubeletVersion": "v1.34.1", "operatingSystem": "linux"},
         },
     }  # fmt: skip
+
+
+def drained(**changes: Any) -> Document:
+    """As a drain of ours leaves it, with the taint that Kubernetes itself adds to a cordoned node."""
+    found = node(**{"unschedulable": True, "taints": (GPU_TAINT, CORDON_TAINT, *OURS), **changes})
+    found["metadata"]["labels"]["hotspare/drained-by"] = "act-1"
+    return found
 
 
 def pod(name: str, owner: str | None = "PyTorchJob", phase: str = "Running", **annotations: str) -> Document:
@@ -91,9 +103,16 @@ def pod(name: str, owner: str | None = "PyTorchJob", phase: str = "Running", **a
     }  # fmt: skip
 
 
+class WrongRequestError(Exception):
+    """What the executor should never have asked."""
+
+
 @dataclass
 class ApiServer:
-    """budget: so many evictions are refused first. stuck: evicted pods only begin to end. asked: method, path, body."""
+    """budget: so many evictions are refused first. stuck: evicted pods only begin to end. asked: method, path, body.
+
+    wrong: what the executor should never have asked, which is answered with 400.
+    """
 
     node: Document = field(default_factory=node)
     pods: dict[str, Document] = field(default_factory=dict)
@@ -101,6 +120,7 @@ class ApiServer:
     budget: int = 0
     stuck: bool = False
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
     address: str = ""
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -127,14 +147,15 @@ class ApiServer:
         if path == "/api/v1/nodes":
             label, _, value = query["labelSelector"][0].partition("=")
             found = [self.node] if self.node["metadata"]["labels"].get(label) == value else []
-            return self._list(
+            return self.list_of(
                 "NodeList", [{k: v for k, v in one.items() if k not in ("kind", "apiVersion")} for one in found]
             )
-        assert query["fieldSelector"] == [f"spec.nodeName={NODE}"]
-        return self._list("PodList", list(self.pods.values()))
+        if query.get("fieldSelector") != [f"spec.nodeName={NODE}"]:
+            raise WrongRequestError(f"{path} with {query}")
+        return self.list_of("PodList", list(self.pods.values()))
 
     @staticmethod
-    def _list(kind: str, items: list[Document]) -> tuple[int, bytes]:
+    def list_of(kind: str, items: list[Document]) -> tuple[int, bytes]:
         told = {"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": "2000"}, "items": items}
         return 200, json.dumps(told).encode()
 
@@ -156,11 +177,16 @@ class ApiServer:
         meta["resourceVersion"] = str(int(meta["resourceVersion"]) + 1)
 
     def _evict(self, name: str, body: Document) -> tuple[int, bytes]:
-        assert (body["apiVersion"], body["kind"], body["metadata"]["name"]) == ("policy/v1", "Eviction", name)
+        if (body["apiVersion"], body["kind"], body["metadata"]["name"]) != ("policy/v1", "Eviction", name):
+            raise WrongRequestError(f"eviction of {name} as {body}")
+        wanted = body["deleteOptions"]["preconditions"]["uid"]
         found = self.pods.get(name)
         if found is None:
             return status(404, "NotFound", f'pods "{name}" not found', name=name, kind="pods")
-        assert body["deleteOptions"]["preconditions"]["uid"] == found["metadata"]["uid"]
+        there = found["metadata"]["uid"]
+        if wanted != there:
+            why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {there}"
+            return status(409, "Conflict", why, name=name, kind="pods")
         if self.budget:
             self.budget -= 1
             return BUDGET
@@ -187,7 +213,11 @@ def serving(kept: ApiServer) -> Iterator[ApiServer]:
                 self.close_connection = True
                 return
             query = parse_qs(parts.query)
-            code, told = fault if isinstance(fault, tuple) else kept.answer(self.command, path, query, body)
+            try:
+                code, told = fault if isinstance(fault, tuple) else kept.answer(self.command, path, query, body)
+            except (WrongRequestError, LookupError, TypeError) as error:  # in this thread no test would see it
+                kept.wrong.append(f"{self.command} {path}: {error!r}")
+                code, told = status(400, "BadRequest", str(error))
             if fault == "lose":
                 self.close_connection = True
                 return
