@@ -24,22 +24,25 @@ from schemas.tables import USUAL_INTERVALS_SECONDS, Table
 from schemas.topology import Topology
 
 FINDING_COLUMNS = pl.Schema({name: column.dtype for name, column in Finding.columns().items()})
+# Made once: most steps of most detectors say nothing, and a frame of thirty columns costs as much as a join.
+NO_FINDINGS = pl.DataFrame(schema=FINDING_COLUMNS)
 
 
 class Once:
     """What several detectors make of the same rows, made once a step: `context.once(ordered_lanes, rows)`.
 
-    function: pure. rows: the very frame that the step gives to every detector that reads the table.
+    function: pure. rows: the very frame that the step gives to every detector that reads the table. more: what was
+    made once of the same rows, if the function needs it.
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Callable[[pl.DataFrame], pl.DataFrame], int], tuple[pl.DataFrame, pl.DataFrame]] = {}
+        self._made: dict[tuple[Callable[..., pl.DataFrame], int], tuple[pl.DataFrame, pl.DataFrame]] = {}
 
-    def __call__(self, function: Callable[[pl.DataFrame], pl.DataFrame], rows: pl.DataFrame) -> pl.DataFrame:
+    def __call__(self, function: Callable[..., pl.DataFrame], rows: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
         # The rows are kept beside what was made of them, so that no other frame can have their id.
         key = (function, id(rows))
         if key not in self._made:
-            self._made[key] = (rows, function(rows))
+            self._made[key] = (rows, function(rows, *more))
         return self._made[key][1]
 
 
@@ -90,6 +93,8 @@ class Detector(Protocol):
 
 def findings_frame(rows: pl.DataFrame, detector: str, cause: str, kind: str) -> pl.DataFrame:
     """Rows that carry the other finding columns become findings; columns they lack are null."""
+    if rows.is_empty():
+        return NO_FINDINGS
     said = {"detector": detector, "cause": cause, "kind": kind}
     columns = [
         pl.lit(said[name], dtype).alias(name) if name in said
@@ -102,8 +107,10 @@ def findings_frame(rows: pl.DataFrame, detector: str, cause: str, kind: str) -> 
 
 def ordered(*findings: pl.DataFrame) -> pl.DataFrame:
     """Findings in the one order that does not depend on how they were computed."""
-    together = pl.concat(findings) if findings else pl.DataFrame(schema=FINDING_COLUMNS)
-    return together.sort("time", "cause", "kind", "entity", "code", "active", nulls_last=True)
+    told = [rows for rows in findings if not rows.is_empty()]
+    if not told:
+        return NO_FINDINGS
+    return pl.concat(told).sort("time", "cause", "kind", "entity", "code", "active", nulls_last=True)
 
 
 def evidence(*columns: str) -> pl.Expr:

@@ -23,6 +23,18 @@ def windows(maintenance: pl.DataFrame) -> pl.DataFrame:
     return maintenance.select("kind", "starts_at", "ends_at", entity="id").select(PLAN_COLUMNS.names())
 
 
+def new_plans(
+    carried: pl.DataFrame, maintenance: pl.DataFrame, job_events: pl.DataFrame, grace: timedelta
+) -> pl.DataFrame:
+    """The plans carried, and those that this batch tells of; mostly none."""
+    told = [carried]
+    if not maintenance.is_empty():
+        told.append(windows(maintenance))
+    if not job_events.is_empty():
+        told.append(clean_ends(job_events, grace))
+    return pl.concat(told) if len(told) > 1 else carried
+
+
 def clean_ends(job_events: pl.DataFrame, grace: timedelta) -> pl.DataFrame:
     """A stop or restart is a short plan over its job: ranks leave just before it and up to `grace` after it."""
     ended = job_events.filter(pl.col("kind").is_in(["stop", "restart"]))
@@ -52,11 +64,15 @@ def stays(judged: pl.DataFrame, plans: pl.DataFrame) -> pl.Series:
 
 def still_needed(plans: pl.DataFrame, now: datetime, limit: timedelta) -> pl.DataFrame:
     """The plans that a deadline at or after `now`, looking back by `limit`, can still touch."""
+    if plans.is_empty():
+        return plans
     return plans.filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > now - limit)).unique().sort(pl.all())
 
 
 def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """Plans over a domain become plans over the domain and each of its nodes."""
+    if plans.is_empty():
+        return plans
     wide = plans.filter(pl.col("kind").is_in(DOMAINS))
     nodes = [
         (topology.nodes_under(kind, entity), starts_at, ends_at)
@@ -99,9 +115,9 @@ def forgiven(
     judged: pl.DataFrame, plans: pl.DataFrame, keys: Mapping[str, str], *, at: str, limit: timedelta
 ) -> pl.Series:
     """Whether a plan touches [at - limit, at], for each row. keys: kind of plan -> the row's column with the id."""
+    if plans.is_empty() or judged.is_empty():
+        return pl.repeat(False, judged.height, dtype=pl.Boolean, eager=True).alias("forgiven")
     rows = judged.with_row_index("row_number")
-    if plans.is_empty() or rows.is_empty():
-        return pl.repeat(False, rows.height, dtype=pl.Boolean, eager=True).alias("forgiven")
     touched = [
         rows.join(plans.filter(kind=kind), left_on=column, right_on="entity")
         .filter(pl.col("starts_at") <= pl.col(at))

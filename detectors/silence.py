@@ -5,11 +5,11 @@ before `now`: every row at the very instant of the deadline has then been given,
 statements of a batch lie in [previous now, now), and no cut can turn one around.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import polars as pl
 
-from detectors.stats.adjacent import begins, ends, together
 from detectors.stats.sorted_state import located, merged
 
 JITTER_INTERVALS = 0.25
@@ -28,42 +28,41 @@ def seconds(duration: pl.Expr) -> pl.Expr:
     return (duration.dt.total_microseconds() * 1e-6).round(3)
 
 
-def silences(
-    rows: pl.DataFrame, state: pl.DataFrame, *, by: str, now: datetime, limit: timedelta
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def silences(  # noqa: PLR0913  # who was heard, who is known, and the rule by keyword
+    seen: pl.DataFrame, state: pl.DataFrame, *, by: str, now: datetime, limit: timedelta,
+    rows_of: Callable[[pl.Series], pl.DataFrame],
+) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
     """Silences longer than the limit whose deadline is met, and the last row of every entity, in order of `by`.
 
-    rows: `by`, time and what is to be carried, in order of time. state: the same columns, one row per entity.
+    seen: of the entities with rows in this batch their last row (`by`, time and what is to be carried), and the first
+    and longest of detectors.heard, in order of `by`. state: the same columns as the last rows, one per entity.
+    rows_of: all rows in order of time of the entities asked for, which are few.
     Returns the rows that a silence followed, with `until`, the time of the next row (null while it lasts); and the
     new state. A silence that an earlier batch has met comes again until it ends: what was told is the caller's flag.
     """
     columns = state.columns
     state = state if state[by].is_sorted() else state.sort(by)
-    rows = rows.select(columns)
-    seen, paused = _ends(rows, by, limit)
     at, there = located(state[by], seen[by])
     after = merged(state, seen, at, there, by=by)
-    gone = after.filter(pl.col("time") + limit < now)[by]
-    known = seen.filter(pl.Series(there, dtype=pl.Boolean))
-    back = known.filter(known["first"] - state["time"].gather(at[there]) > limit)[by]
-    concerned = pl.concat([gone, paused, back]).unique()
-    if concerned.is_empty():
-        return after.clear().with_columns(until=pl.col("time")), after
-    timeline = pl.concat([state, rows]).filter(pl.col(by).is_in(concerned.implode()))
+    concerned = [after.filter(pl.col("time") + limit < now)[by]] if _is_past(after["time"], limit, now) else []
+    if not seen.is_empty():
+        known = seen if there.all() else seen.filter(pl.Series(there, dtype=pl.Boolean))
+        back = known["first"] - state["time"][at if there.all() else at[there]] > limit
+        concerned += [known[by].filter(back), seen[by].filter(seen["longest"] > limit)]
+    if all(names.is_empty() for names in concerned):
+        return after.clear().hstack([after["time"].clear().alias("until")]), after
+    names = pl.concat(concerned).unique()
+    carried = state.filter(pl.col(by).is_in(names.implode()))
+    timeline = carried if seen.is_empty() else pl.concat([carried, rows_of(names).select(columns)])
     timeline = timeline.with_columns(until=pl.col("time").shift(-1).over(by))
     lasted = pl.coalesce("until", pl.lit(now)) - pl.col("time") > limit
     return timeline.filter(lasted).sort(by, "time"), after
 
 
-def _ends(rows: pl.DataFrame, by: str, limit: timedelta) -> tuple[pl.DataFrame, pl.Series]:
-    """The last row of each entity with the time of its first one, in order of `by`; and who paused for longer than the
-    limit in between.
-    """
-    placed = together(rows.select(by, "time").with_row_index("row"), by).select(
-        "row", begins=begins(by), ends=ends(by), paused=~begins(by) & (pl.col("time").diff() > limit)
-    )
-    firsts, lasts, paused = (placed["row"].filter(placed[name]) for name in ("begins", "ends", "paused"))
-    return rows.gather(lasts).with_columns(rows["time"].gather(firsts).alias("first")).sort(by), rows[by].gather(paused)
+def _is_past(times: pl.Series, limit: timedelta, now: datetime) -> bool:
+    """Whether the deadline of anybody is met."""
+    oldest = times.min()
+    return isinstance(oldest, datetime) and oldest + limit < now
 
 
 def returned(before: pl.DataFrame, gaps: pl.DataFrame, *, by: str) -> pl.DataFrame:
@@ -103,12 +102,14 @@ def heard_alone(
     return bounded.filter(alone).drop("proven", "next_return")
 
 
-def proven(gaps: pl.DataFrame, hosts: pl.DataFrame, missed: timedelta) -> pl.DataFrame:
+def proven(gaps: pl.DataFrame, gpus: pl.DataFrame, missed: timedelta) -> pl.DataFrame:
     """Gaps with `proof`: the first row of the host that shows that it outlived a missed beat.
 
-    gaps: id, time, until, proof (as far as known), ... hosts: id, time of every row beside heartbeats.
+    gaps: id, time, until, proof (as far as known), ... gpus: rows of the gpu table, which hosts send beside heartbeats.
     """
-    hosts = hosts.filter(pl.col("id").is_in(gaps["id"].unique().implode())).unique()
+    if gaps.is_empty():
+        return gaps
+    hosts = gpus.filter(pl.col("node").is_in(gaps["id"].unique().implode())).select("time", id="node").unique()
     found = gaps.with_columns(waited=pl.col("time") + missed).sort("waited").join_asof(
         hosts.select("id", shown="time").sort("shown"), left_on="waited", right_on="shown", by="id",
         strategy="forward", coalesce=False, allow_exact_matches=False, check_sortedness=False,

@@ -13,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from detectors.contract import Context
+from detectors.heard import heard, rows_of
+from detectors.silence import silences
 from schemas.topology import Topology
 
 Instants = npt.NDArray[np.int64]
@@ -91,6 +94,17 @@ class Together:
 
     def _places(self, nodes: pl.Series) -> Instants:
         return np.array([self._domain.get(node, self._domains - 1) for node in nodes], dtype=np.int64)
+
+
+def silent_loops(
+    rows: pl.DataFrame, before: pl.DataFrame, context: Context, *, by: str
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Silences of coolant loops longer than two samples, and the last sample of each loop: see `silences`."""
+    return silences(
+        heard(context, rows, ("cdu",)).rename({"id": by}), before, by=by, now=context.now,
+        limit=timedelta(seconds=2 * context.intervals_seconds["coolant_loop"]),
+        rows_of=lambda loops: rows_of(rows, ("cdu",), loops).rename({"id": by}),
+    )  # fmt: skip
 
 
 def _instants(gaps: pl.DataFrame) -> tuple[Instants, Instants]:

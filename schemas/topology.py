@@ -65,6 +65,16 @@ class Topology:
         return pl.concat([near, far]).select("device", "port", "cable", "peer", "peer_port", "tier")
 
     @cached_property
+    def ports_by_name(self) -> pl.DataFrame:
+        """Every port in order of its name (device:port): name, peer, peer_port, cable, is_a (the end a of a link).
+        Where two links are said to end in it, the first is meant.
+        """
+        ends = self.ports.unique(["device", "port"], keep="first", maintain_order=True)
+        named = ends.select("peer", "peer_port", "cable", name=pl.format("{}:{}", "device", "port"))
+        ends_a = self.links.select(pl.format("{}:{}", "a", "a_port")).to_series()
+        return named.with_columns(is_a=pl.col("name").is_in(ends_a.implode())).sort("name")
+
+    @cached_property
     def links_by_device(self) -> Mapping[str, tuple[str, ...]]:
         grouped = self.ports.group_by("device", maintain_order=True).agg("cable")
         return {device: tuple(cables) for device, cables in grouped.iter_rows()}

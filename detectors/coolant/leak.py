@@ -74,6 +74,8 @@ class CoolantLeak:
         context: Context,
     ) -> Detection:
         """Findings on CDUs: coolant_leak."""
+        if all(tables[schema].is_empty() for schema in self.reads) and not state["plan"].any():
+            return Detection(ordered(), state)
         quantities = ("leak_state", "level_percent", "supply_celsius", "return_pressure_kpa", "supply_pressure_kpa")
         plans = pl.concat([state.filter("plan").select(PLAN_COLUMNS.names()), windows(tables[Maintenance])])
         state = state.filter(~pl.col("plan"))

@@ -98,6 +98,8 @@ class PumpFailure:
         context: Context,
     ) -> Detection:
         """Findings on CDUs: coolant_pump_failure."""
+        if all(tables[schema].is_empty() for schema in self.reads) and not state["pump"].null_count():
+            return Detection(ordered(), state)
         plans = pl.concat([
             state.filter(pl.col("pump").is_null()).select(PLAN_COLUMNS.names()), windows(tables[Maintenance])
         ])  # fmt: skip

@@ -45,8 +45,9 @@ class BitErrors:
     Formula, per end and sample (errors and bits since the sample before, from counters where there are any):
     raw = errors before correction / bits; bad from raw_begins on in two samples in a row, good below raw_ends, a page
     from raw_page on. Effective and symbol errors go through a sequential Poisson test (detectors.fabric.error_rate),
-    which decides in the first 30 s at a rate of 1e-12 where a rule over windows waits 12 minutes. A link is as bad as
-    its worse end and tier; an end is good when all its tiers are.
+    which decides in the first 30 s at a rate of 1e-12 where a rule over windows waits 12 minutes. What correction
+    leaves of raw errors above raw_begins is their doing: it counts while they last, and is no evidence once they are
+    over. A link is as bad as its worse end and tier; an end is good when all its tiers are.
 
     raw_begins 5e-6, raw_ends 1e-6; effective 1e-11 against 1e-12; symbol 1e-14 against 1e-15: warning (raw), error and
     normal of active optics in UFM's Field_BER_Thresholds.csv (field.md 5). raw_page 1e-4: half a decade below the KP4
@@ -125,10 +126,13 @@ class BitErrors:
             "effective_since": onset(memory["effective_since"], memory["effective_score"], effective, sample["at"]),
             "symbol_since": onset(memory["symbol_since"], memory["symbol_score"], symbol, sample["at"]),
         }
+        tests = {**since, "effective_score": effective, "symbol_score": symbol}
+        # The first sample after raw errors have ended still holds what they did within it.
+        explained = high | ((memory["raw_high"] == 1) & ~np.isnan(raw))
         after = {
-            **training, **{name: held(memory[name], sample[name]) for name in COUNTERS}, **since,
+            **training, **{name: held(memory[name], sample[name]) for name in COUNTERS},
             "raw_high": np.where(np.isnan(raw), memory["raw_high"], high.astype(np.float64)),
-            "effective_score": effective, "symbol_score": symbol,
+            **{name: np.where(explained, memory[name], value) for name, value in tests.items()},
         }  # fmt: skip
         return after, {
             "grade": np.where(knows, grade, np.nan),

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import with_link, with_port
+from detectors.fabric.lanes import ordered_lanes, with_link, with_port
 from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, SAID, from_normal, module_samples
 from detectors.fabric.port_samples import TRAINING, bits_since, held, ordered_ports, port_samples, raw_rate, settled
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, interleaved
+from detectors.stats.sorted_state import beside, interleaved, part
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort, Optic
 from schemas.tables import TABLE_BY_SCHEMA
@@ -73,9 +73,10 @@ class ErrorOrigin:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: link_degraded."""
-        modules, ports = state.filter(row="module"), state.filter(row="port")
+        modules, ports = part(state, "row", "module"), part(state, "row", "port")
+        lanes = context.once(ordered_lanes, tables[Optic])
         optics, normals = scan(
-            context.once(module_samples, tables[Optic]), modules.select("entity", "time", *MEMORY),
+            context.once(module_samples, lanes), modules.select("entity", "time", *MEMORY),
             inputs=READINGS, memory=MEMORY, outputs=CHANGES, step=from_normal,
         )  # fmt: skip
         walked, memory = scan(

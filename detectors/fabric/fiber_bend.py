@@ -8,10 +8,11 @@ import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import with_link
+from detectors.fabric.lanes import ordered_lanes, with_link
 from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, from_normal, module_samples
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.stats.scan import scan
+from detectors.stats.sorted_state import part
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -55,14 +56,15 @@ class FiberBend:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on cables: fiber_loss."""
-        known = state.filter(row="module")
+        known = part(state, "row", "module")
+        lanes = context.once(ordered_lanes, tables[Optic])
         walked, memory = scan(
-            context.once(module_samples, tables[Optic]), known.select("entity", "time", *MEMORY),
+            context.once(module_samples, lanes), known.select("entity", "time", *MEMORY),
             inputs=READINGS, memory=MEMORY, outputs=CHANGES, step=from_normal,
         )  # fmt: skip
         said = ("entity", "time", *CHANGES)
         words = pl.concat([known.select(said), walked.select(said)])
-        level = state.filter(row="level").select("entity", *(pl.col(name).alias(name[6:]) for name in LEVEL))
+        level = part(state, "row", "level").select("entity", *(pl.col(name).alias(name[6:]) for name in LEVEL))
         changes, after = levels(self._judged(walked, words, level, context), level, clear_seconds=self.clear_seconds)
         modules = memory.with_columns(row=pl.lit("module"))
         wholes = after.select("entity", pl.exclude("entity").name.prefix("level_")).with_columns(row=pl.lit("level"))

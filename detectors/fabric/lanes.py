@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from detectors.stats.sorted_state import located
 from schemas.topology import Topology
 
 # Entity of a lane: device:port/lane.
@@ -10,7 +11,7 @@ LANE = pl.format("{}:{}/{}", "device", "port", "lane").alias("entity")
 
 def ordered_lanes(rows: pl.DataFrame) -> pl.DataFrame:
     """Optic rows by entity (of the lane) and time. For `Context.once`: every detector of light needs them so."""
-    return rows.with_columns(LANE).sort("entity", "time")
+    return rows.with_columns(LANE).sort("entity", "time", maintain_order=True)
 
 
 def with_port(rows: pl.DataFrame) -> pl.DataFrame:
@@ -21,13 +22,11 @@ def with_port(rows: pl.DataFrame) -> pl.DataFrame:
 
 def with_link(rows: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """Rows with device and port, and their cable as whole (device:port where no cable is known), peer, peer_port."""
-    few = topology.ports.join(rows.select("device", "port").unique(), on=["device", "port"], how="semi")
-    ports = few.select("device", "port", "peer", "peer_port", whole="cable").unique(
-        ["device", "port"], keep="first", maintain_order=True
-    )
-    return rows.join(ports, on=["device", "port"], how="left", maintain_order="left").with_columns(
-        pl.col("whole").fill_null(pl.format("{}:{}", "device", "port"))
-    )
+    ports = topology.ports_by_name
+    names = rows.select(pl.format("{}:{}", "device", "port")).to_series()
+    at, there = located(ports["name"], names.fill_null(""))
+    found = ports.select("peer", "peer_port", "cable").gather(pl.Series(at).set(pl.Series(~there), None))
+    return rows.hstack(found.select("peer", "peer_port", whole=pl.col("cable").fill_null(names)))
 
 
 def beside_far_end(

@@ -9,11 +9,11 @@ import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import with_link
+from detectors.fabric.port_samples import ordered_ports
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, forgiven_links, spread, still_needed, windows
 from detectors.stats.adjacent import begins, ends, within
-from detectors.stats.sorted_state import beside, with_rows
+from detectors.stats.sorted_state import beside, located, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.job import Maintenance
@@ -66,10 +66,18 @@ class LinkDown:
         planned, known = state.filter(pl.col("plan_kind").is_not_null()), state.filter(pl.col("plan_kind").is_null())
         plans = pl.concat([planned.select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
         lasting = still_needed(plans, context.now, grace).rename({name: column for column, name in PLAN.items()})
-        said = tables[FabricPort].filter(pl.col("state").is_not_null())
+        said = context.once(ordered_ports, tables[FabricPort]).filter(pl.col("state").is_not_null())
         if said.is_empty() and lasting.equals(planned.select(PLAN.keys())):
             return Detection(ordered(), state)
-        rows = _by_link(said, context)
+        nothing = pl.DataFrame(schema=self.keeps)
+        plans_after = pl.concat([nothing, lasting], how="diagonal").select(self.keeps.names())
+        newest = _at_ends(said.filter(ends()), context)
+        restless = newest["whole"].is_in(_restless(said, newest, known).implode())
+        quiet = _heard(known, newest.filter(~restless))
+        if not restless.any():
+            return Detection(ordered(), pl.concat([plans_after, quiet]))
+        some = said.filter(pl.col("entity").is_in(newest.filter(restless)["entity"].implode()))
+        rows = _by_link(_at_ends(some, context))
         before = known.filter(pl.col("entity").is_in(rows["entity"].unique().implode()))
         carried = before.drop(*PLAN, *(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
         rows = pl.concat([carried.with_columns(carried=True), rows.with_columns(carried=False)], how="diagonal").sort(
@@ -90,10 +98,8 @@ class LinkDown:
             "entity", "time", "known", *(f"{end}_{column}" for end in "ab" for column in END_COLUMNS)
         )
         links = beside(last, level.rename({"time": "level_time"})).drop("level_time")
-        nothing = pl.DataFrame(schema=self.keeps)
         told = pl.concat([nothing, links], how="diagonal").select(self.keeps.names())
-        plans_after = pl.concat([nothing, lasting], how="diagonal").select(self.keeps.names())
-        return Detection(self._findings(changes), pl.concat([plans_after, with_rows(known, told)]))
+        return Detection(self._findings(changes), pl.concat([plans_after, with_rows(quiet, told)]))
 
     def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
         since = pl.min_horizontal("a_down_since", "b_down_since")
@@ -111,22 +117,52 @@ class LinkDown:
         return ordered(findings_frame(rows, self.name, "link_down", "link"))
 
 
-def _by_link(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
-    """One row per link and sample time, with what end a and end b said at that time. An unknown port is an end a."""
-    first = context.topology.links.select("cable", device="a", port="a_port", is_a=pl.lit(True)).unique(
-        ["device", "port"]
-    )
-    linked = with_link(rows.select("time", "device", "port", "state"), context.topology).join(
-        first.select("device", "port", "is_a"), on=["device", "port"], how="left"
-    )
+def _at_ends(said: pl.DataFrame, context: Context) -> pl.DataFrame:
+    """Words of ports, each with its link (whole), which end of it that is, and whether a cable is known (an unknown
+    port is an end a).
+    """
+    ports = context.topology.ports_by_name
+    at, there = located(ports["name"], said["entity"])
+    found = ports.select("cable", "peer", "is_a").gather(pl.Series(at).set(pl.Series(~there), None))
     cabled = pl.col("peer").is_not_null()
-    linked = linked.with_columns(
-        end=pl.when(pl.col("is_a").is_not_null() | ~cabled).then(pl.lit("a")).otherwise(pl.lit("b"))
+    return said.select("time", "entity", "state").hstack(found).select(
+        "time", "entity", "state", whole=pl.coalesce("cable", "entity"), cabled=cabled,
+        end=pl.when(pl.col("is_a").fill_null(value=True) | ~cabled).then(pl.lit("a")).otherwise(pl.lit("b")),
+    )  # fmt: skip
+
+
+def _restless(said: pl.DataFrame, newest: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
+    """Links whose words have to be followed one by one: a port is down or was, or all that is not usual. At all others
+    nothing can happen, and their newest words are all that matters. newest: of each port.
+    """
+    down = (pl.col("a_state").eq("down") | pl.col("b_state").eq("down")).fill_null(value=False)
+    calm = known.filter(
+        pl.col("known") & ~down & ~pl.col("active") & pl.col("bad").eq(other=False).fill_null(value=False)
     )
+    again = (pl.col("entity") == pl.col("entity").shift(1)) & (pl.col("time") == pl.col("time").shift(1))
+    odd = said.filter((pl.col("state") == "down") | again)["entity"]
+    twice = newest.select("whole", "end").is_duplicated()
+    return newest.filter(
+        ~pl.col("whole").is_in(calm["entity"].implode()) | pl.col("entity").is_in(odd.implode()) | twice
+    )["whole"]
+
+
+def _heard(known: pl.DataFrame, newest: pl.DataFrame) -> pl.DataFrame:
+    """The links with what their ends last said, none of them down."""
+    for end in "ab":
+        words = newest.filter(end=end).select("state", entity="whole", said_at="time")
+        names = {f"{end}_{name}": pl.coalesce(name, f"{end}_{name}") for name in ("state", "said_at")}
+        told = known.join(words, on="entity", how="left", maintain_order="left")
+        known = told.with_columns(**names, time=pl.max_horizontal("time", "said_at")).select(known.columns)
+    return known
+
+
+def _by_link(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per link and sample time, with what end a and end b said at that time."""
     # Two words of an end at one instant are no two samples: the one that sorts last stands for both.
-    return linked.group_by("whole", "time").agg(
+    return rows.group_by("whole", "time").agg(
         *(pl.when(pl.col("end") == end).then("state").max().alias(f"{end}_state") for end in "ab"),
-        known=(cabled | (pl.col("state") == "active")).any(),
+        known=(pl.col("cabled") | (pl.col("state") == "active")).any(),
     ).rename({"whole": "entity"})  # fmt: skip
 
 

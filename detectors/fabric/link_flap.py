@@ -13,8 +13,10 @@ from detectors.fabric.lanes import with_link
 from detectors.fabric.port_samples import ordered_ports
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.stats.scan import Arrays, scan
+from detectors.stats.sorted_state import part
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
+from schemas.topology import Topology
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,22 +98,27 @@ class LinkFlap:
             up=(pl.col("state") == "active").cast(pl.Float64()),
         ).filter(pl.col("downed").is_not_null() | pl.col("up").is_not_null())  # fmt: skip
         walked, memory = scan(
-            told, state.filter(what="port").select("entity", "time", *MEMORY),
+            told, part(state, "what", "port").select("entity", "time", *MEMORY),
             inputs=("downed", "up"), memory=MEMORY, outputs=("outages", "lasted_seconds"), step=_step,
         )  # fmt: skip
-        rows = with_link(walked, context.topology)
-        history = self._history(rows, state.filter(what="outage").select(HISTORY.names()))
-        changes, level = levels(self._judged(rows, history), state.filter(what="level").select(LEVEL_COLUMNS.names()))
+        news = walked.filter((pl.col("outages") > 0) | pl.col("lasted_seconds").is_not_null())
+        outages = part(state, "what", "outage").select(HISTORY.names())
+        before = part(state, "what", "level").select(LEVEL_COLUMNS.names())
+        if news.is_empty() and outages.is_empty():
+            return Detection(ordered(), self._kept(before, outages, memory))
+        history = self._history(with_link(news, context.topology), outages)
+        rows = _of_links(walked, history["whole"].unique(), context.topology)
+        changes, level = levels(self._judged(rows, history), before)
+        return Detection(self._findings(changes), self._kept(level, history, memory))
+
+    def _kept(self, level: pl.DataFrame, history: pl.DataFrame, memory: pl.DataFrame) -> pl.DataFrame:
+        """In order of `what`, entity, kind and time, so that the next batch finds each by bisection."""
         most = max(policy.outages for policy in self.policies)
-        kept = [
-            memory.with_columns(what=pl.lit("port")),
-            history.group_by("entity", "kind", maintain_order=True).tail(most).with_columns(what=pl.lit("outage")),
-            level.with_columns(what=pl.lit("level")),
-        ]  # fmt: skip
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").sort(
-            "what", "entity", "kind", "time", maintain_order=True
-        )
-        return Detection(self._findings(changes), after)
+        latest = history.group_by("entity", "kind", maintain_order=True).tail(most)
+        latest = latest.sort("entity", "kind", "time", maintain_order=True)
+        kept = {"level": level, "outage": latest, "port": memory}
+        parts = [rows.with_columns(what=pl.lit(what)) for what, rows in kept.items()]
+        return pl.concat([pl.DataFrame(schema=self.keeps), *parts], how="diagonal")
 
     def _history(self, rows: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
         """The outages and returns known so far, one row each, sorted by end and time."""
@@ -161,6 +168,14 @@ class LinkFlap:
             action=pl.lit("isolate_port"),
         ).with_columns(evidence("policy", "policy_source", "first_at", "ends", "pace"))
         return ordered(findings_frame(rows, self.name, "link_flap", "link"))
+
+
+def _of_links(walked: pl.DataFrame, links: pl.Series, topology: Topology) -> pl.DataFrame:
+    """The samples of both ends of these links. A port without a cable is its own link."""
+    if links.is_empty():
+        return with_link(walked.clear(), topology)
+    ends = topology.ports_by_name.filter(pl.col("cable").is_in(links.implode()))["name"]
+    return with_link(walked.filter(pl.col("entity").is_in(pl.concat([ends, links]).implode())), topology)
 
 
 def _holding(policy: FlapPolicy, ends: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:

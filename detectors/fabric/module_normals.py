@@ -15,13 +15,19 @@ FIRST_SAMPLES, ENOUGH_SAMPLES = 5.0, 3.0
 """The normal is the mean of the first five samples, and is known from the third on (an assumption)."""
 
 
-def module_samples(rows: pl.DataFrame) -> pl.DataFrame:
-    """Optic rows as one row a port and time: its lanes' mean, best and worst light (null where a lane is dark or tells
-    none), mean light sent, hottest temperature, lowest supply. Sorted by entity (device:port) and time.
+def module_samples(lanes: pl.DataFrame) -> pl.DataFrame:
+    """Rows of ordered_lanes as one row a port and time: its lanes' mean, best and worst light (null where a lane is
+    dark or tells none), mean light sent, hottest temperature, lowest supply. Sorted by entity (device:port) and time.
     """
+    sample = ["device", "port", "time"]
+    again = (lanes["entity"] == lanes["entity"].shift(1)).any()
+    # Lanes that have all spoken once stand together port by port; to group runs of rows is to hash nothing.
+    rows = lanes.sort(sample, maintain_order=True) if again else lanes
+    begins = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in sample).fill_null(value=True)
     light = pl.col("receive_power_dbm")
     all_lit = light.is_not_null().all()
-    samples = rows.group_by("device", "port", "time").agg(
+    samples = rows.group_by(begins.cum_sum().alias("run"), maintain_order=True).agg(
+        pl.col(sample).first(),
         receive_mean_dbm=pl.when(all_lit).then(light.sort().mean()),
         receive_best_dbm=pl.when(all_lit).then(light.max()),
         receive_worst_dbm=pl.when(all_lit).then(light.min()),
@@ -29,7 +35,8 @@ def module_samples(rows: pl.DataFrame) -> pl.DataFrame:
         celsius=pl.col("module_temperature_celsius").max(),
         volts=pl.col("supply_volts").min(),
     )
-    return samples.with_columns(entity=pl.format("{}:{}", "device", "port")).sort("entity", "time")
+    named = samples.drop("run").with_columns(entity=pl.format("{}:{}", "device", "port"))
+    return named.sort("entity", "time") if again else named
 
 
 def from_normal(memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:

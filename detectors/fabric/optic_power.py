@@ -25,6 +25,9 @@ PLACE = ("entity", "device", "port", "lane")
 OUTPUTS = (
     "weight", "slope_db_per_hour", "significance", "fitted_dbm", "fallen_db", "bias_milliamps_per_hour", "stepped",
 )  # fmt: skip
+# Without any noise a slope would be infinitely sure. Up to 0.28 dB it decides nothing: slope / error is then at least
+# fallen_db * sqrt(samples) / RESOLUTION_DB, and that is the significance that is asked for.
+RESOLUTION_DB = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,6 @@ class ReceivePowerTrend:
     fallen_db: float = 0.5
     jump_db: float = 1.0
     samples: float = 8.0
-    resolution_db: float = 0.01
     for_seconds: float = 1.0
     clear_seconds: float = 180.0
 
@@ -138,7 +140,7 @@ class ReceivePowerTrend:
         )
         hours = np.nan_to_num(hours)
         kept = np.where(fresh, 0.0, self.memory_hours / (self.memory_hours + hours))
-        old = {name: np.where(fresh, 0.0, np.nan_to_num(memory[name])) for name in FIT}
+        old = {name: np.where(fresh | np.isnan(memory[name]), 0.0, memory[name]) for name in FIT}
         weight = kept * old["weight"] + 1
         from_mean_hours = hours - old["mean_hours"]
         from_mean_dbm = np.where(fresh, 0.0, light - old["mean_dbm"])
@@ -159,7 +161,7 @@ class ReceivePowerTrend:
         )
         spread = np.where(hours_hours > 0, hours_hours, np.nan)
         slope = hours_dbm / spread
-        noise = bend_dbm / 6 / np.maximum(weight - 2, 1.0) + self.resolution_db**2 / 12
+        noise = bend_dbm / 6 / np.maximum(weight - 2, 1.0) + RESOLUTION_DB**2 / 12
         error = np.sqrt(noise / spread)
         return {
             "weight": weight, "mean_hours": mean_hours, "mean_dbm": mean_dbm, "mean_milliamps": mean_milliamps,

@@ -12,7 +12,8 @@ TRAINING = ("downed", "since_trained_seconds")
 
 def ordered_ports(rows: pl.DataFrame) -> pl.DataFrame:
     """FabricPort rows by entity (device:port) and time. For `Context.once`: every detector of ports needs them so."""
-    return rows.with_columns(entity=pl.format("{}:{}", "device", "port")).sort("entity", "time")
+    named = rows.with_columns(entity=pl.format("{}:{}", "device", "port"))
+    return named.sort("entity", "time", maintain_order=True)
 
 
 def port_samples(rows: pl.DataFrame, counters: tuple[str, ...], readings: tuple[str, ...] = ()) -> pl.DataFrame:

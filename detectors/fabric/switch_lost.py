@@ -10,10 +10,12 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.lanes import with_link, with_port
+from detectors.fabric.port_samples import ordered_ports
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
 from detectors.silence import intervals
-from detectors.stats.sorted_state import places, with_rows
+from detectors.stats import adjacent
+from detectors.stats.sorted_state import part, places, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.job import Maintenance
@@ -63,29 +65,40 @@ class SwitchLost:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on switches: switch_lost."""
+        if all(tables[schema].is_empty() for schema in self.reads) and part(state, "row", "plan").is_empty():
+            return Detection(ordered(), state)
         fresh = intervals(1, context.intervals_seconds.get("fabric_port", 30.0))
-        known = state.filter(row="word").select(WORD.names())
-        rows = tables[FabricPort].filter(pl.col("state").is_not_null()).select(
-            entity=pl.format("{}:{}", "device", "port"), said_at="time", down=pl.col("state") == "down"
+        known = part(state, "row", "word").select(WORD.names())
+        rows = context.once(ordered_ports, tables[FabricPort]).filter(pl.col("state").is_not_null()).select(
+            "entity", said_at="time", down=pl.col("state") == "down", down_since=pl.lit(None, UTC_MICROSECONDS)
         )  # fmt: skip
-        plans = pl.concat([state.filter(row="plan").select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
-        level = state.filter(row="level").select(LEVEL.keys()).rename({name: name[6:] for name in LEVEL})
-        ends = _ends(pl.concat([known.filter("down"), rows.filter("down")], how="diagonal"), level, context)
-        both = _down_since(_among(known, pl.concat([rows["entity"], ends["entity"]])), rows)
+        plans = pl.concat([part(state, "row", "plan").select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
+        level = part(state, "row", "level").select(LEVEL.keys()).rename({name: name[6:] for name in LEVEL})
+        down = pl.concat([known.filter("down")["entity"], rows.filter("down")["entity"]]).unique()
+        heard = with_rows(known, rows.filter(adjacent.ends()))
+        lasting = still_needed(plans, context.now, fresh)
+        if down.is_empty() and level.is_empty():
+            return Detection(ordered(), self._kept(level, lasting, heard))
+        ends = _ends(down, level, context)
+        # All other ports are up and at no suspect switch: their last words are all that matters.
+        asked = pl.concat([down, ends["entity"]]).unique()
+        both = _down_since(_among(known, asked), rows.filter(pl.col("entity").is_in(asked.implode())))
         judged, words = self._judged(both, ends, level, fresh)
         meant = forgiven(judged, spread(plans, context.topology), {"switch": "entity"}, at="time", limit=fresh)
         judged = judged.with_columns(bad=pl.when(~(meant & pl.col("bad"))).then("bad"))
         changes, after = levels(judged, level)
         last = both.unique("entity", keep="last", maintain_order=True).select(WORD.names())
-        kept = [
-            after.rename({name[6:]: name for name in LEVEL}).with_columns(row=pl.lit("level")),
-            still_needed(plans, context.now, fresh).rename({column: name for name, column in PLAN.items()})
-            .with_columns(row=pl.lit("plan")),
-            with_rows(known, last).with_columns(row=pl.lit("word")),
-        ]  # fmt: skip
-        lasting = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
         dated = _dated(changes, words, 2 * fresh)
-        return Detection(self._findings(dated), lasting)
+        return Detection(self._findings(dated), self._kept(after, lasting, with_rows(heard, last)))
+
+    def _kept(self, level: pl.DataFrame, plans: pl.DataFrame, words: pl.DataFrame) -> pl.DataFrame:
+        """In order of `row`, so that the next batch finds each kind by bisection."""
+        kept = {
+            "level": level.rename({name[6:]: name for name in LEVEL}),
+            "plan": plans.rename({column: name for name, column in PLAN.items()}), "word": words,
+        }  # fmt: skip
+        parts = [rows.with_columns(row=pl.lit(row)) for row, rows in kept.items()]
+        return pl.concat([pl.DataFrame(schema=self.keeps), *parts], how="diagonal").select(self.keeps.names())
 
     def _judged(
         self, both: pl.DataFrame, ends: pl.DataFrame, level: pl.DataFrame, fresh: timedelta
@@ -175,15 +188,15 @@ def _dated(changes: pl.DataFrame, words: pl.DataFrame, window: timedelta) -> pl.
 
 
 def _among(known: pl.DataFrame, entities: pl.Series) -> pl.DataFrame:
-    at, there = places(known, entities.unique())
+    at, there = places(known, entities)
     return known.gather(at[there])
 
 
-def _ends(down: pl.DataFrame, level: pl.DataFrame, context: Context) -> pl.DataFrame:
+def _ends(down: pl.Series, level: pl.DataFrame, context: Context) -> pl.DataFrame:
     """For each switch with a port down at an end of its links, and each with a level, both ends of all its links:
     switch, cable, peer, is_own and entity (the port of that end).
     """
-    near = with_link(with_port(down.select("entity").unique()), context.topology)
+    near = with_link(with_port(down.to_frame()), context.topology)
     named = pl.concat([near["device"], near["peer"].drop_nulls(), level["entity"]]).unique()
     switches = named.filter(~named.str.contains("/", literal=True))
     own = context.topology.ports.filter(pl.col("device").is_in(switches.implode()))

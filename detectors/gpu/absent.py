@@ -7,10 +7,11 @@ from datetime import timedelta
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.gpu.slots import GPU_ID
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.heard import BY_GPU, BY_NODE, heard, rows_of
 from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
 from detectors.silence import heard_alone, intervals, returned, seconds, silences
+from detectors.stats.sorted_state import located, part
 from schemas.columns import UTC_MICROSECONDS
 from schemas.gpu import Gpu
 from schemas.job import Maintenance
@@ -57,41 +58,64 @@ class GpuAbsent:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
+        interval, rows = context.intervals_seconds["gpu"], tables[Gpu]
+        limit = max(intervals(self.missed_intervals, interval), timedelta(seconds=self.minimum_seconds))
+        carried = part(state, "row", PLAN)[PLAN_COLUMNS.names()]
+        plans = carried if tables[Maintenance].is_empty() else pl.concat([carried, windows(tables[Maintenance])])
+        nodes_before = part(state, "row", NODE)["id", "time", "since"]
+        gaps, slots_after = silences(
+            heard(context, rows, BY_GPU).with_columns(told=pl.lit(value=False)),
+            part(state, "row", SLOT)["id", "time", "told"], by="id", now=context.now, limit=limit,
+            rows_of=lambda slots: rows_of(rows, BY_GPU, slots).with_columns(told=pl.lit(value=False)),
+        )  # fmt: skip
+        unknown = pl.lit(None, UTC_MICROSECONDS)
+        node_gaps, nodes_after = silences(
+            heard(context, rows, BY_NODE).with_columns(since=unknown), nodes_before, by="id", now=context.now,
+            limit=limit, rows_of=lambda nodes: rows_of(rows, BY_NODE, nodes).with_columns(since=unknown),
+        )  # fmt: skip
+        lasting = still_needed(plans, context.now, limit)
+        gaps = gaps if gaps.is_empty() else _possible(gaps, nodes_after, timedelta(seconds=1.5 * interval))
+        if rows.is_empty() and gaps["told"].all() and lasting.equals(carried):
+            return Detection(NO_FINDINGS, state)
+        returns = returned(nodes_before, node_gaps, by="id")
+        said, slots_after = self._said(gaps, slots_after, rows, nodes_before, returns, plans, context)
+        last_return = returns.group_by("id").agg(since=pl.col("time").max())
+        nodes_after = nodes_after.drop("since").join(last_return, on="id", how="left", maintain_order="left")
+        # In order of row and id, as they come.
+        kept = [(NODE, nodes_after), (PLAN, lasting), (SLOT, slots_after)]
+        after = [frame.with_columns(row=pl.lit(row)) for row, frame in kept]
+        return Detection(said, pl.concat([pl.DataFrame(schema=self.keeps), *after], how="diagonal"))
+
+    def _said(  # noqa: PLR0913, PLR0917  # silences of slots and nodes, and what explains them
+        self, gaps: pl.DataFrame, slots_after: pl.DataFrame, rows: pl.DataFrame, nodes_before: pl.DataFrame,
+        returns: pl.DataFrame, plans: pl.DataFrame, context: Context,
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
+        """Findings on slots that are silent alone, and the slots with what was told and without those meant to be."""
+        if gaps.is_empty():
+            return NO_FINDINGS, slots_after.with_columns(told=pl.lit(value=False))
         interval = context.intervals_seconds["gpu"]
         limit = max(intervals(self.missed_intervals, interval), timedelta(seconds=self.minimum_seconds))
-        plans = pl.concat([state.filter(row=PLAN).select(PLAN_COLUMNS.names()), windows(tables[Maintenance])])
-        slots = tables[Gpu].select(GPU_ID.alias("id"), "time", told=pl.lit(False))
-        nodes = tables[Gpu].select("time", id="node", since=pl.lit(None, UTC_MICROSECONDS))
-        nodes_before = state.filter(row=NODE).select("id", "time", "since")
-        gaps, slots_after = silences(
-            slots, state.filter(row=SLOT).select("id", "time", "told"), by="id", now=context.now, limit=limit
-        )
-        node_gaps, nodes_after = silences(nodes, nodes_before, by="id", now=context.now, limit=limit)
-        returns = returned(nodes_before, node_gaps, by="id").select("time", node="id")
-        last_return = returns.group_by(id="node").agg(since=pl.col("time").max())
         gaps = gaps.with_columns(node=pl.col("id").str.split("/").list.first())
-        beats = pl.concat([nodes_before.select("id", "time"), nodes.select("id", "time")]).rename({"id": "node"})
+        beats = pl.concat([nodes_before.select("time", node="id"), rows.select("time", "node")])
         beats = beats.filter(pl.col("node").is_in(gaps["node"].unique().implode())).unique()
         grace = timedelta(seconds=1.5 * interval)
+        returns = returns.select("time", node="id")
         alone = heard_alone(gaps.filter(~pl.col("told")), beats, returns, group="node", grace=grace)
         begun = _begun(alone, spread(plans, context.topology), limit, context)
         meant, lost = begun.filter("forgiven"), begun.filter(~pl.col("forgiven"))
         told = pl.concat([gaps.filter("told").select("id", "time", "until"), lost.select("id", "time", "until")])
-        said = _statements(lost, told, interval, limit)
         lasting = pl.col("until").is_null()
-        slots_after = slots_after.join(meant.filter(lasting), on="id", how="anti").with_columns(
+        slots_after = slots_after.join(meant.filter(lasting), on="id", how="anti", maintain_order="left").with_columns(
             told=pl.col("id").is_in(told.filter(lasting)["id"].implode())
         )
-        kept = [
-            slots_after.with_columns(row=pl.lit(SLOT)),
-            nodes_after.drop("since").join(last_return, on="id", how="left").with_columns(row=pl.lit(NODE)),
-            still_needed(plans, context.now, limit).with_columns(row=pl.lit(PLAN)),
-        ]
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(
-            ordered(findings_frame(said, self.name, "gpu_fallen_off_bus", "gpu")),
-            after.sort("row", "id", *PLAN_COLUMNS),
-        )
+        said = findings_frame(_statements(lost, told, interval, limit), self.name, "gpu_fallen_off_bus", "gpu")
+        return ordered(said), slots_after
+
+
+def _possible(gaps: pl.DataFrame, nodes: pl.DataFrame, grace: timedelta) -> pl.DataFrame:
+    """Silences that were told, and those of slots whose node has been heard since, which are few when a node dies."""
+    at, _ = located(nodes["id"], gaps["id"].str.split("/").list.first())
+    return gaps.filter(gaps["told"] | (nodes["time"][at] >= gaps["time"] + grace))
 
 
 def _begun(alone: pl.DataFrame, plans: pl.DataFrame, limit: timedelta, context: Context) -> pl.DataFrame:

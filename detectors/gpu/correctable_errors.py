@@ -7,9 +7,9 @@ from datetime import timedelta
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
-from detectors.stats.increments import RECENT_COLUMNS, crowded, increments
+from detectors.stats.increments import RECENT_COLUMNS, apart, crowded, increments
 from schemas.gpu import Gpu
 
 TOTAL, RECENT = "total", "recent"
@@ -58,10 +58,12 @@ class CorrectableErrors:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on GPUs: gpu_memory."""
-        rows = tables[Gpu].select("node", "gpu", "time", COUNTER)
-        totals = state.filter(row=TOTAL).select("node", "gpu", COUNTER)
+        rows = tables[Gpu]["node", "gpu", "time", COUNTER]
+        totals, before = apart(state, TOTAL)
+        totals, before = totals["node", "gpu", COUNTER], before[RECENT_COLUMNS.names()]
         rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters={COUNTER: None})
-        before = state.filter(row=RECENT).select(RECENT_COLUMNS.names())
+        if rose.is_empty() and before.is_empty() and totals_after is totals:
+            return Detection(NO_FINDINGS, state)
         changes, recent = crowded(
             rose.select(GPU_ID, "time", amount=COUNTER), before, now=context.now,
             window=timedelta(seconds=self.window_seconds), begins_at=self.errors, ends_below=max(1, self.errors // 2),

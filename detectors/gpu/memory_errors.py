@@ -7,9 +7,9 @@ from datetime import timedelta
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
-from detectors.stats.increments import RECENT_COLUMNS, crowded, increments
+from detectors.stats.increments import RECENT_COLUMNS, apart, crowded, increments
 from schemas.gpu import Gpu
 
 TOTAL, RECENT = "total", "recent"
@@ -51,12 +51,15 @@ class MemoryErrors:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        rows = tables[Gpu].select("node", "gpu", "time", COUNTER)
-        totals = state.filter(row=TOTAL).select("node", "gpu", COUNTER)
+        rows = tables[Gpu]["node", "gpu", "time", COUNTER]
+        totals, before = apart(state, TOTAL)
+        totals, before = totals["node", "gpu", COUNTER], before[RECENT_COLUMNS.names()]
         rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters={COUNTER: None})
+        if rose.is_empty() and before.is_empty() and totals_after is totals:
+            return Detection(NO_FINDINGS, state)
         rises = rose.select(GPU_ID, "time", amount=COUNTER)
         changes, recent = crowded(
-            rises, state.filter(row=RECENT).select(RECENT_COLUMNS.names()), now=context.now,
+            rises, before, now=context.now,
             window=timedelta(seconds=self.hold_seconds), begins_at=self.errors, ends_below=self.errors,
         )  # fmt: skip
         said = changes.with_columns(new_errors="amount").with_columns(

@@ -7,9 +7,9 @@ from datetime import timedelta
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
-from detectors.stats.increments import RECENT_COLUMNS, crowded, increments
+from detectors.stats.increments import RECENT_COLUMNS, apart, crowded, increments
 from schemas.gpu import Gpu
 
 TOTAL, RECENT = "total", "recent"
@@ -52,15 +52,18 @@ class NvlinkErrors:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        rows = tables[Gpu].select("node", "gpu", "time", *COUNTERS)
-        totals = state.filter(row=TOTAL).select("node", "gpu", *COUNTERS)
+        rows = tables[Gpu]["node", "gpu", "time", *COUNTERS]
+        totals, before = apart(state, TOTAL)
+        totals, before = totals["node", "gpu", *COUNTERS], before[RECENT_COLUMNS.names()]
         rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters=dict.fromkeys(COUNTERS))
+        if rose.is_empty() and before.is_empty() and totals_after is totals:
+            return Detection(NO_FINDINGS, state)
         crc, replays, recoveries = (pl.col(name) for name in COUNTERS)
         rises = rose.select(
             GPU_ID, "time", *COUNTERS, amount=crc + self.replay_weight * replays + self.recovery_weight * recoveries
         )
         changes, recent = crowded(
-            rises.select("entity", "time", "amount"), state.filter(row=RECENT).select(RECENT_COLUMNS.names()),
+            rises.select("entity", "time", "amount"), before,
             now=context.now, window=timedelta(seconds=self.window_seconds), begins_at=self.errors, ends_below=1,
         )  # fmt: skip
         said = (

@@ -27,12 +27,13 @@ class PcieLink:
     load; ends after `clear_seconds` at full speed.
     Load is a utilization of `busy_percent` or more: an idle GPU lowers its generation to save power. Samples that are
     idle or do not say say nothing.
-    Defaults: 50 %, as a training rank shows 90 or more and an idle GPU 0. 30 s: links train anew within one.
+    Defaults: 50 %, as a training rank shows 90 or more and an idle GPU 0. 5 s: a link trains anew within one, and a
+    utilization is the mean of up to one, so that a load that begins or ends is no more than two samples at 1 Hz.
     Cannot see: a whole host that came up slow, as nothing says what it should have been; a GPU that never works.
     """
 
     busy_percent: float = 50.0
-    sustained_seconds: float = 30.0
+    sustained_seconds: float = 5.0
     clear_seconds: float = 60.0
 
     @property

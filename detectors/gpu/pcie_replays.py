@@ -7,10 +7,10 @@ from datetime import timedelta
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.pcie_speed import FULL_GIGATRANSFERS_PER_SECOND, SPEED
 from detectors.gpu.slots import GPU_ID
-from detectors.stats.increments import RECENT_COLUMNS, crowded, increments
+from detectors.stats.increments import RECENT_COLUMNS, apart, crowded, increments
 from schemas.gpu import Gpu
 
 TOTAL, RECENT = "total", "recent"
@@ -51,16 +51,19 @@ class PcieReplays:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        rows = tables[Gpu].select("node", "gpu", "time", COUNTER)
-        totals = state.filter(row=TOTAL).select("node", "gpu", COUNTER)
+        rows = tables[Gpu]["node", "gpu", "time", COUNTER]
+        totals, before = apart(state, TOTAL)
+        totals, before = totals["node", "gpu", COUNTER], before[RECENT_COLUMNS.names()]
         rose, totals_after = increments(rows, totals, by=["node", "gpu"], counters={COUNTER: COUNTER_BITS})
+        if rose.is_empty() and before.is_empty() and totals_after is totals:
+            return Detection(NO_FINDINGS, state)
         speeds = tables[Gpu].join(rose, on=["node", "gpu", "time"], how="semi").select("node", "gpu", "time", SPEED)
         weight = (FULL_GIGATRANSFERS_PER_SECOND / pl.col("gigatransfers_per_second")).round().cast(pl.Int64)
         rises = rose.join(speeds, on=["node", "gpu", "time"], how="left", maintain_order="left").select(
             GPU_ID, "time", amount=pl.col(COUNTER) * weight.fill_null(1).clip(lower_bound=1)
         )
         changes, recent = crowded(
-            rises, state.filter(row=RECENT).select(RECENT_COLUMNS.names()), now=context.now,
+            rises, before, now=context.now,
             window=timedelta(seconds=self.window_seconds), begins_at=self.replays + 1,
             ends_below=max(1, self.replays // 2),
         )  # fmt: skip

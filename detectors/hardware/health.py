@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.levels import LEVEL_COLUMNS, levels
 from schemas.hardware import HardwareSensor
 
@@ -53,6 +53,8 @@ class HardwareHealth:
         rows = rows.filter(pl.col("entity").is_in(concerned.implode()))
         samples = rows.select("entity", "time", "bad", "device", *SEEN)
         changes, after = levels(samples, state, for_seconds=self.sustained_seconds, clear_seconds=self.clear_seconds)
+        if changes.is_empty():
+            return Detection(NO_FINDINGS, after)
         said = changes.with_columns(
             evidence(*SEEN), entity="device", code="sensor", severity=pl.lit("ticket"),
             action=pl.when("active").then(pl.lit("open_ticket")),

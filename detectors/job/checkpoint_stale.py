@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.silence import seconds
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import JobEvent
@@ -50,6 +50,8 @@ class CheckpointStale:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         own = pl.col("checkpoint_interval_seconds")
+        if tables[JobEvent].is_empty() and not self._is_due(state, context):
+            return Detection(NO_FINDINGS, state)
         events = tables[JobEvent].group_by("job", "time").agg(own.max(), stopped=(pl.col("kind") == "stop").any())
         timeline = pl.concat([state, events], how="diagonal").sort("job", "time", maintain_order=True)
         # What a job said of its interval is forgotten when it stops.
@@ -57,7 +59,7 @@ class CheckpointStale:
         timeline = timeline.with_columns(
             next=pl.col("time").shift(-1).over("job"), lives=stops.cum_sum().over("job") - stops
         ).with_columns(own.forward_fill().over("job", "lives"))
-        limit = pl.duration(microseconds=(own * self.intervals * 1e6).round().cast(pl.Int64))
+        limit = self._limit()
         runs = ~pl.col("stopped").fill_null(value=False) & (own > 0)
         due = runs & (pl.col("time") + limit < pl.coalesce("next", pl.lit(context.now)))
         stale = timeline.filter(due.fill_null(value=False)).with_columns(at=pl.col("time") + limit)
@@ -75,6 +77,15 @@ class CheckpointStale:
         told = pl.when(last.select(due.fill_null(value=False)).to_series()).then(pl.lit(True))
         after = last.with_columns(told=told).select(JOB_COLUMNS.names())
         return Detection(ordered(findings_frame(said, self.name, "checkpoint_stale", "job")), after.sort("job"))
+
+    def _is_due(self, state: pl.DataFrame, context: Context) -> bool:
+        """Whether a job's checkpoint is overdue that was not told so."""
+        untold = state.filter(pl.col("told").is_null() & (pl.col("checkpoint_interval_seconds") > 0))
+        return bool(untold.select((pl.col("time") + self._limit() < context.now).any()).item())
+
+    def _limit(self) -> pl.Expr:
+        own = pl.col("checkpoint_interval_seconds")
+        return pl.duration(microseconds=(own * self.intervals * 1e6).round().cast(pl.Int64))
 
     def _seen(self) -> list[pl.Expr]:
         overdue = pl.col("checkpoint_interval_seconds")

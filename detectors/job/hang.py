@@ -8,16 +8,19 @@ from typing import Any
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, findings_frame, ordered
 from detectors.gpu.slots import GPU_ID
-from detectors.job.progress import PROGRESS_COLUMNS, progress
+from detectors.heard import BY_GPU, heard
+from detectors.job.progress import PROGRESS_COLUMNS, moved, progress, stepping
 from detectors.silence import intervals, seconds
+from detectors.stats.sorted_state import part, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.gpu import Gpu
 from schemas.job import Heartbeat, JobEvent
 
 RANK, SLOT, JOB = "rank", "slot", "job"
-RANK_COLUMNS = ("entity", "job", "step", "time")
+RANK_COLUMNS = ["entity", "job", "step", "time"]
+SLOT_COLUMNS = ["entity", "time", "utilization_percent"]
 TOLD = ("asked", "told", "limit_seconds", "evidence")
 SUSPECTS_MAXIMUM = 8
 # A GPU at 90 % and more spins, one below 10 % does not; a quarter of the ranks at most are few (all three ours).
@@ -84,30 +87,45 @@ class JobHang:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        beats = tables[Heartbeat].select(GPU_ID, "job", "step", "time", "step_seconds")
-        ranks = state.filter(row=RANK).select(RANK_COLUMNS)
-        slots = state.filter(row=SLOT).select("entity", "time", "utilization_percent")
-        jobs = state.filter(row=JOB)
-        timeline = progress(beats, ranks, tables[JobEvent], jobs.select(*PROGRESS_COLUMNS, *TOLD))
+        beats, gpus, events = tables[Heartbeat], tables[Gpu], tables[JobEvent]
+        ranks = part(state, "row", RANK)[RANK_COLUMNS]
+        slots = part(state, "row", SLOT)[SLOT_COLUMNS]
+        jobs = part(state, "row", JOB)[*PROGRESS_COLUMNS, *TOLD]
+        told = context.once(stepping, beats)
+        before = ranks.filter(pl.col("step").is_not_null()) if ranks["step"].null_count() else ranks
+        timeline = progress(moved(told, before, context), events, jobs)
+        timeline, is_news = self._judged(timeline, ranks, slots, tables, context)
+        if not is_news and beats.is_empty() and gpus.is_empty() and events.is_empty():
+            return Detection(NO_FINDINGS, state)
+        last = timeline.filter(pl.col("next").is_null() & ~pl.col("stopped"))
+        # In order of row, and of job or entity, as they come.
+        kept = [
+            last.with_columns(row=pl.lit(JOB)),
+            with_rows(ranks, _last(context, beats, RANK_COLUMNS)).with_columns(row=pl.lit(RANK)),
+            with_rows(slots, _last(context, gpus, SLOT_COLUMNS)).with_columns(row=pl.lit(SLOT)),
+        ]
+        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
+        return Detection(ordered(findings_frame(_said(timeline), self.name, "job_hang", "job")), after)
+
+    def _judged(
+        self, timeline: pl.DataFrame, ranks: pl.DataFrame, slots: pl.DataFrame,
+        tables: Mapping[type[dy.Schema], pl.DataFrame], context: Context,
+    ) -> tuple[pl.DataFrame, bool]:  # fmt: skip
+        """The timeline with what has been found in its pauses, and whether any of them was looked at."""
         timeline = timeline.with_row_index("number").with_columns(at=pl.lit(None, UTC_MICROSECONDS))
-        heard = pl.concat([ranks, beats.select(RANK_COLUMNS)])
-        used = pl.concat([slots, tables[Gpu].select(GPU_ID, "time", "utilization_percent")])
-        margin = intervals(3, context.intervals_seconds["heartbeat"])
+        margin, is_news = intervals(3, context.intervals_seconds["heartbeat"]), False
         end = pl.coalesce("next", pl.lit(context.now))
         for limit, asks in ((self._suspect_limit(), True), (self._limit(), False)):
             waits = pl.col("told").is_null() & (pl.col("changes") >= 3) & (pl.col("asked").is_null() if asks else True)
-            timeline = timeline.with_columns(limit_now=limit).with_columns(at_now=pl.col("time") + _span(limit))
-            due = timeline.filter(waits & (pl.col("at_now") < end).fill_null(value=False))
+            due = timeline.filter(waits & (pl.col("time") + _span(limit) < end).fill_null(value=False))
+            if due.is_empty():
+                continue
+            due = due.with_columns(limit_now=limit, at_now=pl.col("time") + _span(limit))
+            heard = pl.concat([ranks, _with_gpu(tables[Heartbeat], RANK_COLUMNS)])
+            used = pl.concat([slots, _with_gpu(tables[Gpu], SLOT_COLUMNS)])
             verdicts = [self._verdict(row, heard, used, margin, asks=asks) for row in due.iter_rows(named=True)]
-            timeline = _with_verdicts(timeline, verdicts, asks=asks)
-        last = timeline.filter(pl.col("next").is_null() & ~pl.col("stopped"))
-        kept = [
-            heard.group_by("entity", maintain_order=True).last().with_columns(row=pl.lit(RANK)),
-            used.group_by("entity", maintain_order=True).last().with_columns(row=pl.lit(SLOT)),
-            last.with_columns(row=pl.lit(JOB)),
-        ]
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(ordered(findings_frame(_said(timeline), self.name, "job_hang", "job")), after.sort(pl.all()))
+            timeline, is_news = _with_verdicts(timeline, verdicts, asks=asks), True
+        return timeline, is_news
 
     def _suspect_limit(self) -> pl.Expr:
         """Null where the job's own pauses are not known yet."""
@@ -153,6 +171,16 @@ class JobHang:
         return row["number"], hangs and (not asks or (spins and bool(suspects))), seen, at, row["limit_now"]
 
 
+def _with_gpu(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    return rows.select(GPU_ID, *columns[1:])
+
+
+def _last(context: Context, rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """The last row of each GPU, in order of its entity."""
+    seen = heard(context, rows, BY_GPU)
+    return seen.select(entity="id").hstack(rows[columns[1:]][seen["row"]])
+
+
 def _with_verdicts(timeline: pl.DataFrame, verdicts: Sequence[Verdict], *, asks: bool) -> pl.DataFrame:
     """The timeline with what has been found. One that was looked at for suspects and has none is only `asked`."""
     schema = {"number": timeline.schema["number"], "hangs": pl.Boolean(), "seen": pl.String()}
@@ -166,11 +194,13 @@ def _with_verdicts(timeline: pl.DataFrame, verdicts: Sequence[Verdict], *, asks:
         evidence=pl.coalesce("evidence", pl.when(says).then("seen")),
         at=pl.when(says).then("found_at").otherwise("at"),
         limit_seconds=pl.when(says).then("found_limit").otherwise("limit_seconds"),
-    ).drop("hangs", "seen", "found_at", "found_limit", "limit_now", "at_now")
+    ).drop("hangs", "seen", "found_at", "found_limit")
 
 
 def _said(timeline: pl.DataFrame) -> pl.DataFrame:
     hangs = timeline.filter(pl.col("told").fill_null(value=False))
+    if hangs.is_empty():
+        return NO_FINDINGS
     begins = (
         hangs.filter(pl.col("at").is_not_null())
         .with_columns(since="time")

@@ -7,27 +7,22 @@ from datetime import timedelta
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.gpu.slots import GPU_ID
-from detectors.job.silent_jobs import job_silences, said_of_jobs
-from detectors.job.silent_nodes import (
-    Limits,
-    head_starts,
-    limits_of,
-    shown,
-    silence_of,
-    standing,
-    verdicts,
-)
-from detectors.planned import PLAN_COLUMNS, clean_ends, forgiven, spread, staying, stays, still_needed, windows
-from detectors.silence import heard_alone, proven, returned, seconds, silences
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.heard import BY_GPU, BY_NODE, standing_of
+from detectors.job.silent_jobs import JOB, START, job_silences, said_of_jobs
+from detectors.job.silent_nodes import Limits, head_starts, limits_of, shown, silence_of, silent, verdicts
+from detectors.job.silent_ranks import alone_of, is_told
+from detectors.planned import PLAN_COLUMNS, forgiven, new_plans, spread, staying, stays, still_needed
+from detectors.silence import proven, seconds
+from detectors.stats.sorted_state import part
+from detectors.together import silent_loops
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import CoolantLoop
 from schemas.gpu import Gpu
 from schemas.job import Heartbeat, JobEvent, Maintenance
 
 RANK, NODE, LOOP, PLAN = "rank", "node", "loop", "plan"
-COLUMNS = ("id", "time", "job", "suspect", "dead", "since", "proof", "again")
+COLUMNS = ["id", "time", "job", "suspect", "dead", "since", "proof", "again"]
 SAID = (
     pl.coalesce("suspect", "says_suspect").alias("suspect"), (pl.col("dead") | pl.col("says_dead")).alias("dead"),
 )  # fmt: skip
@@ -95,77 +90,55 @@ class MissedHeartbeats:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         limits = limits_of(self.missed_suspect, self.missed_dead, context)
-        plans = pl.concat([
-            state.filter(row=PLAN).select(PLAN_COLUMNS.names()), windows(tables[Maintenance]),
-            clean_ends(tables[JobEvent], timedelta(seconds=self.clean_end_grace_seconds)),
-            staying(tables[JobEvent], timedelta(seconds=self.clean_end_grace_seconds)),
-        ])  # fmt: skip
+        carried = part(state, "row", PLAN)[PLAN_COLUMNS.names()]
+        grace = timedelta(seconds=self.clean_end_grace_seconds)
+        plans = new_plans(carried, tables[Maintenance], tables[JobEvent], grace)
+        if not tables[JobEvent].is_empty():
+            plans = pl.concat([plans, staying(tables[JobEvent], grace)])
+        lasting_plans = still_needed(plans, context.now, limits.dead)
+        beats, nodes_before = tables[Heartbeat], part(state, "row", NODE)
+        quiet, ranks_after = silent(beats, BY_GPU, part(state, "row", RANK)[COLUMNS], limits.suspect, context)
+        gaps, nodes_after = silent(beats, BY_NODE, nodes_before[COLUMNS], limits.missed, context)
+        loops, loops_after = silent_loops(tables[CoolantLoop], part(state, "row", LOOP)["id", "time"], context, by="id")
         spread_plans = spread(plans, context.topology)
-        beats, node_beats = _beats(tables[Heartbeat], GPU_ID), _beats(tables[Heartbeat], pl.col("node"))
-        loops_before = state.filter(row=LOOP).select("id", "time")
-        nodes_before = state.filter(row=NODE).select(COLUMNS)
-        quiet, ranks_after = silences(
-            beats, state.filter(row=RANK).select(COLUMNS), by="id", now=context.now, limit=limits.suspect
-        )
-        quiet = quiet.with_columns(node=pl.col("id").str.split("/").list.first())
-        gaps, nodes_after = silences(node_beats, nodes_before, by="id", now=context.now, limit=limits.missed)
-        nodes_known = standing(state, nodes_after, node_beats, tables[Gpu])
-        gaps = proven(gaps, tables[Gpu].select("time", id="node"), limits.missed)
-        loops, loops_after = silences(
-            tables[CoolantLoop].select("time", id="cdu"), loops_before, by="id", now=context.now,
-            limit=timedelta(seconds=2 * context.intervals_seconds["coolant_loop"]),
-        )  # fmt: skip
-        jobs, jobs_after = job_silences(tables[Heartbeat], tables[JobEvent], state, spread_plans, limits, context.now)
-        silence = silence_of(gaps, nodes_known, loops, jobs, spread_plans, limits, context)
-        gone, jobs_after = said_of_jobs(gaps, nodes_known, jobs, jobs_after, silence, limits, context.now)
-        silent = _lagging(gaps, nodes_known, context, limits)
-        nodes = _judged(silent, spread_plans, limits, context, leaves=~stays(silent, plans))
-        nodes = verdicts(nodes, silence, context.now)
-        nodes = nodes.with_columns(*SAID, back=pl.min_horizontal("until", "proof"))
-        lost = nodes.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("base") > limits.dead)
-        returns = returned(nodes_before, lost, by="id").select("time", node="id")
-        alive = shown(gaps, silence, limits)
-        heard = pl.concat(
-            [
-                nodes_before.select("time", node="id"),
-                node_beats.select("time", node="id"),
-                alive.select(time="at", node="id"),
-            ]
-        )
-        heard = heard.filter(pl.col("node").is_in(quiet["node"].unique().implode())).unique()
-        alone = heard_alone(quiet.filter(~pl.col("dead")), heard, returns, group="node", grace=limits.grace)
-        alone = pl.concat([alone, quiet.filter("dead").with_columns(base=pl.col("time"), heard=pl.col("time"))])
-        ranks = _judged(alone, spread_plans, limits, context).with_columns(*SAID, back="until")
-        ranks = _before_planned_end(ranks, nodes)
+        jobs, jobs_after = job_silences(beats, tables[JobEvent], state, spread_plans, limits, context.now)
+        nobody = quiet.is_empty() and gaps.is_empty() and jobs.is_empty()
+        nothing_came = all(rows.is_empty() for rows in tables.values()) and lasting_plans.equals(carried)
+        if nothing_came and (nobody or (plans.is_empty() and is_told(gaps, quiet, jobs, nodes_after, limits))):
+            return Detection(NO_FINDINGS, state)
+        known = standing_of(nodes_before, nodes_after, beats, tables[Gpu], by="id", context=context)
+        nodes_after = nodes_after.hstack(known["first", "host"])
+        if nobody:
+            said, ranks_kept = NO_FINDINGS, _nothing_told(ranks_after)
+            nodes_kept = _with_last_return(_nothing_told(nodes_after), nodes_before, gaps)
+        else:
+            gaps = proven(gaps, tables[Gpu], limits.missed)
+            silence = silence_of(gaps, known, loops, jobs, spread_plans, limits, context)
+            gone, jobs_after = said_of_jobs(gaps, known, jobs, jobs_after, silence, limits, context.now)
+            lagging = _lagging(gaps, known, context, limits)
+            nodes = _judged(lagging, spread_plans, limits, context, leaves=~stays(lagging, plans))
+            nodes = verdicts(nodes, silence, context.now)
+            nodes = nodes.with_columns(*SAID, back=pl.min_horizontal("until", "proof"))
+            lost = nodes.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("base") > limits.dead)
+            alive = shown(gaps, silence, limits)
+            alone = alone_of(quiet, beats, nodes_before, lost, alive, limits)
+            ranks = _judged(alone, spread_plans, limits, context).with_columns(*SAID, back="until")
+            ranks = _before_planned_end(ranks, nodes)
+            left = _left_with_node(quiet, ranks, nodes)
+            ranks_kept = _told(ranks_after, ranks).filter(~pl.col("id").is_in(left.implode()))
+            nodes_kept = _with_last_return(_told_nodes(nodes_after, nodes, gaps, alive), nodes_before, lost)
+            said = ordered(
+                findings_frame(_statements(ranks, limits), self.name, "gpu_hang", "gpu"),
+                findings_frame(_statements(nodes, limits), self.name, "node_lost", "node"),
+                findings_frame(gone, self.name, "job_hang", "job"),
+            )
+        # In order of row and id, as they come; rows of jobs and starts bring theirs.
         kept = [
-            _told(ranks_after.drop("proof", "again"), ranks)
-            .join(_left_with_node(quiet, ranks, nodes), on="id", how="anti").with_columns(row=pl.lit(RANK)),
-            _told_nodes(nodes_after, nodes, gaps, alive).join(_last_return(nodes_before, lost), on="id", how="left")
-            .join(nodes_known, on="id", how="left").with_columns(row=pl.lit(NODE)),
-            jobs_after, loops_after.with_columns(row=pl.lit(LOOP)),
-            still_needed(plans, context.now, limits.dead).with_columns(row=pl.lit(PLAN)),
+            part(jobs_after, "row", JOB), loops_after.with_columns(row=pl.lit(LOOP)),
+            nodes_kept.with_columns(row=pl.lit(NODE)), lasting_plans.with_columns(row=pl.lit(PLAN)),
+            ranks_kept.with_columns(row=pl.lit(RANK)), part(jobs_after, "row", START),
         ]  # fmt: skip
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        said = [
-            findings_frame(_statements(ranks, limits), self.name, "gpu_hang", "gpu"),
-            findings_frame(_statements(nodes, limits), self.name, "node_lost", "node"),
-            findings_frame(gone, self.name, "job_hang", "job"),
-        ]
-        # By what tells rows apart: to sort by all sixteen columns takes several times as long.
-        return Detection(ordered(*said), after.sort("row", "id", *PLAN_COLUMNS))
-
-
-def _beats(heartbeats: pl.DataFrame, entity: pl.Expr) -> pl.DataFrame:
-    return heartbeats.select(
-        entity.alias("id"),
-        "time",
-        "job",
-        suspect=pl.lit(None, pl.Boolean),
-        dead=pl.lit(False),
-        since=pl.lit(None, UTC_MICROSECONDS),
-        proof=pl.lit(None, UTC_MICROSECONDS),
-        again=pl.lit(None, UTC_MICROSECONDS),
-    ).select(COLUMNS)
+        return Detection(said, pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal"))
 
 
 def _lagging(gaps: pl.DataFrame, known: pl.DataFrame, context: Context, limits: Limits) -> pl.DataFrame:
@@ -221,20 +194,27 @@ def _before_planned_end(ranks: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFram
     return ranks.join(late.select("id", "time"), on=["id", "time"], how="anti")
 
 
-def _left_with_node(quiet: pl.DataFrame, ranks: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
+def _left_with_node(quiet: pl.DataFrame, ranks: pl.DataFrame, nodes: pl.DataFrame) -> pl.Series:
     """Ranks to be forgotten because their node left as planned. Those already told dead are kept: dead is not left."""
     alive = quiet.join(ranks.filter("dead"), on=["id", "time"], how="anti")
-    lasting = alive.filter(pl.col("until").is_null()).join(_planned_ends(nodes), on="node")
-    return lasting.filter(pl.col("node_time") >= pl.col("time")).select("id")
+    lasting = alive.filter(pl.col("until").is_null()).with_columns(node=pl.col("id").str.split("/").list.first())
+    lasting = lasting.join(_planned_ends(nodes), on="node")
+    return lasting.filter(pl.col("node_time") >= pl.col("time"))["id"]
+
+
+def _nothing_told(after: pl.DataFrame) -> pl.DataFrame:
+    """The state where nobody is silent."""
+    unknown = pl.lit(None, UTC_MICROSECONDS)
+    return after.with_columns(suspect=pl.lit(None, pl.Boolean), dead=pl.lit(value=False), proof=unknown, again=unknown)
 
 
 def _told(after: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
     """The state with what has been said of silences that last; those that were meant are forgotten."""
     lasting = judged.filter(pl.col("until").is_null())
     said = lasting.select("id", now_suspect="suspect", now_dead="dead")
+    after = _nothing_told(after.filter(~pl.col("id").is_in(lasting["id"].filter(lasting["meant"]).implode())))
     return (
-        after.join(lasting.filter("meant"), on="id", how="anti")
-        .join(said, on="id", how="left")
+        after.join(said, on="id", how="left", maintain_order="left")
         .with_columns(suspect="now_suspect", dead=pl.col("now_dead").fill_null(value=False))
         .drop("now_suspect", "now_dead")
     )
@@ -256,18 +236,24 @@ def _told_nodes(after: pl.DataFrame, judged: pl.DataFrame, gaps: pl.DataFrame, a
         "id", again=pl.when(pl.col("again").is_not_null()).then(pl.max_horizontal("again", "proof"))
     )
     return (
-        _told(after.drop("since", "proof", "again"), said)
-        .join(known, on="id", how="left")
-        .join(asked, on="id", how="left")
-    )
+        _told(after, said).drop("proof", "again")
+        .join(known, on="id", how="left", maintain_order="left")
+        .join(asked, on="id", how="left", maintain_order="left")
+    )  # fmt: skip
 
 
-def _last_return(before: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
-    """id, since: the newest return from a silence. One that ends a planned silence begins anew, as if never seen."""
-    known = before.filter(pl.col("since").is_not_null()).select("id", "since", meant=pl.lit(False))
-    came = lost.filter(pl.col("until").is_not_null()).select("id", "meant", since="until")
-    newest = pl.concat([known, came.select("id", "since", "meant")]).sort("id", "since").group_by("id").last()
-    return newest.filter(~pl.col("meant")).select("id", "since")
+def _with_last_return(after: pl.DataFrame, before: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
+    """The nodes with `since`, the newest return from a silence. One that ends a planned silence begins anew, as if
+    never seen. lost: the silences of this batch.
+    """
+    known = before.filter(pl.col("since").is_not_null()).select("id", "since", meant=pl.lit(value=False))
+    if not lost.is_empty():
+        came = lost.filter(pl.col("until").is_not_null())
+        known = pl.concat([known, came.select("id", "meant", since="until").select(known.columns)])
+    if known.is_empty():
+        return after.with_columns(since=pl.lit(None, UTC_MICROSECONDS))
+    newest = known.sort("id", "since").group_by("id").last().filter(~pl.col("meant")).select("id", "since")
+    return after.drop("since").join(newest, on="id", how="left", maintain_order="left")
 
 
 def _statements(judged: pl.DataFrame, limits: Limits) -> pl.DataFrame:

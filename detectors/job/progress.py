@@ -2,7 +2,9 @@
 
 import polars as pl
 
-from detectors.stats.adjacent import begins, together
+from detectors.contract import Context
+from detectors.heard import BY_GPU, heard, in_order
+from detectors.stats.sorted_state import beside
 from schemas.columns import UTC_MICROSECONDS
 
 PROGRESS_COLUMNS = pl.Schema(
@@ -11,26 +13,49 @@ PROGRESS_COLUMNS = pl.Schema(
         "longest_seconds": pl.Float64(), "saved": pl.Boolean(), "proven": pl.Boolean(),
     }
 )  # fmt: skip
+MOVED = ["node", "gpu", "job", "step", "time", "step_seconds", "compute_seconds"]
 
 
-def progress(beats: pl.DataFrame, ranks: pl.DataFrame, events: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+def moved(beats: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+    """MOVED of the beats at which a rank names another step or job than in its beat before, in their order.
+
+    beats: rows of the step that name a step (`stepping`). before: entity, job, step of each rank's last beat before
+    them, in order of entity.
+    """
+    if beats.is_empty():
+        return beats[MOVED]
+    seen = heard(context, beats, BY_GPU)
+    firsts = beats["job", "step"][seen["first_row"]]
+    earlier = beside(seen.select(entity="id"), before["entity", "job", "step"])
+    same = (firsts["job"] == earlier["job"]) & (firsts["step"] == earlier["step"])
+    between = context.once(_changes, beats, in_order(context, beats, BY_GPU))["row"]
+    return beats[MOVED][pl.concat([seen["first_row"].filter(~same.fill_null(value=False)), between]).sort()]
+
+
+def stepping(beats: pl.DataFrame) -> pl.DataFrame:
+    """For `Context.once`: the beats that name a step, mostly all."""
+    return beats.filter(pl.col("step").is_not_null()) if beats["step"].null_count() else beats
+
+
+def _changes(beats: pl.DataFrame, order: pl.DataFrame) -> pl.DataFrame:
+    """For `Context.once`: numbers of the rows at which a rank's step or job differs from that of its row before."""
+    sorted_beats = beats["job", "step"][order["row"]]
+    same = (pl.col("step") == pl.col("step").shift(1)) & (pl.col("job") == pl.col("job").shift(1))
+    return order.filter(~order["begins"] & ~sorted_beats.select(same.fill_null(value=False)).to_series())
+
+
+def progress(moved_beats: pl.DataFrame, events: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     """Instants at which a job's step changed, or at which it started, stopped or restarted, behind the last ones known.
 
-    beats: entity, job, step, time, step_seconds; ranks: the last beat of each entity before them. events: job events.
-    before: PROGRESS_COLUMNS and whatever else is to be carried, one row per job.
+    moved_beats: at which a rank moved to another step. events: job events.
+    before: PROGRESS_COLUMNS and whatever else is to be carried, one row per job, in order of job.
     Returns PROGRESS_COLUMNS, what was carried, `next` (the instant after, null for the last) and `stopped`.
     changes: steps since the start. longest_seconds: longest pause between two of them. saved: a checkpoint was
     completed since the start; proven: and the job went on after it.
     """
-    told = beats.filter(pl.col("step").is_not_null())
-    line = pl.concat(
-        [ranks.filter(pl.col("step").is_not_null()).with_columns(carried=pl.lit(True)),
-         told.with_columns(carried=pl.lit(False))],
-        how="diagonal",
-    )  # fmt: skip
-    same = (pl.col("step") == pl.col("step").shift(1)) & (pl.col("job") == pl.col("job").shift(1))
-    moved = together(line).filter(~pl.col("carried") & (begins() | ~same.fill_null(value=False)))
-    steps = moved.group_by("job", "time").agg(pl.col("step_seconds").max(), what=pl.lit("step"))
+    if moved_beats.is_empty() and events.is_empty():
+        return before.with_columns(next=pl.lit(None, UTC_MICROSECONDS), stopped=pl.lit(value=False))
+    steps = moved_beats.group_by("job", "time").agg(pl.col("step_seconds").max(), what=pl.lit("step"))
     turns = events.group_by("job", "time").agg(what=_turn(pl.col("kind")))
     instants = pl.concat([before.with_columns(what=pl.lit("carried")), steps, turns], how="diagonal").sort(
         "job", "time", (pl.col("what") != "carried"), "what"

@@ -6,10 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from detectors.contract import evidence
+from detectors.contract import NO_FINDINGS, evidence
+from detectors.heard import heard_in
 from detectors.job.silent_nodes import ASKED_AGAIN, Limits, Silence
 from detectors.planned import forgiven
 from detectors.silence import seconds, silences
+from detectors.stats.sorted_state import part
 from schemas.columns import UTC_MICROSECONDS
 
 JOB, START = "job", "start"
@@ -24,30 +26,57 @@ def job_silences(  # noqa: PLR0913, PLR0917  # rows, state and limits of one tab
 
     A start, stop or restart ends a silence too; what follows it is not judged before the first beat (`suspect` false).
     """
+    before = part(state, "row", JOB)[JOB_COLUMNS]
+    rows = _spoken(beats, events, before)
+    seen = heard_in(rows, ("id",))
+    last = rows[seen["row"]].hstack([seen["first"], seen["longest"]])
+    gaps, after = silences(
+        last, before, by="id", now=now, limit=limits.missed,
+        rows_of=lambda jobs: rows.filter(pl.col("id").is_in(jobs.implode())),
+    )  # fmt: skip
+    if not gaps.is_empty():
+        judged = gaps.with_columns(at=pl.col("time") + limits.dead)
+        meant = forgiven(judged, plans, {"job": "id"}, at="at", limit=limits.dead) & ~gaps["dead"]
+        over = gaps["id"].filter(meant & gaps["until"].is_null() & (judged["at"] < now))
+        after = after.filter(~pl.col("id").is_in(over.implode()))
+        gaps = gaps.filter(~meant & pl.col("suspect").is_null())
+    starts = _started(events, part(state, "row", START)["id", "time"])
+    return gaps, pl.concat(
+        [after.with_columns(row=pl.lit(JOB)), starts.with_columns(row=pl.lit(START))], how="diagonal"
+    )
+
+
+def _spoken(beats: pl.DataFrame, events: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+    """JOB_COLUMNS of the instants at which a job was heard of. Rows of a node that come late take its job's last beat
+    not back.
+    """
+    # All ranks of a node say the same at the same time, and their rows come one behind the other.
+    apart = (pl.col("time") != pl.col("time").shift(1)) | (pl.col("job") != pl.col("job").shift(1))
     spoken = pl.concat([
-        beats.select("time", id="job", suspect=pl.lit(None, pl.Boolean)),
+        beats.filter(apart.fill_null(value=True)).select("time", id="job", suspect=pl.lit(None, pl.Boolean)),
         events.filter(pl.col("kind").is_in(TURNS)).select("time", id="job", suspect=pl.lit(value=False)),
-    ]).unique().sort("time", "id", "suspect", nulls_last=True)  # fmt: skip
-    rows = spoken.with_columns(
+    ])  # fmt: skip
+    if spoken.is_empty():
+        return before.clear()
+    known = before.select("id", known="time")
+    spoken = spoken.unique().join(known, on="id", how="left").filter(
+        pl.col("known").is_null() | (pl.col("time") > pl.col("known"))
+    )  # fmt: skip
+    return spoken.sort("time", "id", "suspect", nulls_last=True).with_columns(
         dead=pl.lit(value=False), again=pl.lit(None, UTC_MICROSECONDS), evidence=pl.lit(None, pl.String)
     ).select(JOB_COLUMNS)  # fmt: skip
-    before = state.filter(row=JOB).select(JOB_COLUMNS)
-    # Rows of a node that come late take its job's last beat not back.
-    rows = rows.join(before.select("id", known="time"), on="id", how="left", maintain_order="left")
-    rows = rows.filter(pl.col("known").is_null() | (pl.col("time") > pl.col("known"))).drop("known")
-    gaps, after = silences(rows, before, by="id", now=now, limit=limits.missed)
-    judged = gaps.with_columns(at=pl.col("time") + limits.dead)
-    meant = forgiven(judged, plans, {"job": "id"}, at="at", limit=limits.dead) & ~gaps["dead"]
-    over = gaps.filter(meant & gaps["until"].is_null() & (judged["at"] < now))
-    starts = pl.concat([
-        state.filter(row=START).select("id", "time", kind=pl.lit("start")),
-        events.filter(pl.col("kind").is_in(TURNS)).select(pl.col("job").alias("id"), "time", "kind"),
-    ]).sort("time").group_by("id").last().filter(pl.col("kind") != "stop")  # fmt: skip
-    kept = [
-        after.join(over, on="id", how="anti").with_columns(row=pl.lit(JOB)),
-        starts.select("id", "time", row=pl.lit(START)),
-    ]
-    return gaps.filter(~meant & pl.col("suspect").is_null()), pl.concat(kept, how="diagonal")
+
+
+def _started(events: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """id, time: the last start or restart of each job that has not stopped since, in order of id."""
+    turns = events.filter(pl.col("kind").is_in(TURNS))
+    if turns.is_empty():
+        return known
+    told = pl.concat([
+        known.with_columns(kind=pl.lit("start")), turns.select(pl.col("job").alias("id"), "time", "kind")
+    ])  # fmt: skip
+    last = told.sort("time", maintain_order=True).group_by("id", maintain_order=True).last()
+    return last.filter(pl.col("kind") != "stop").select("id", "time").sort("id")
 
 
 def said_of_jobs(  # noqa: PLR0913, PLR0917  # silences of nodes and jobs, and what is known of them
@@ -55,6 +84,8 @@ def said_of_jobs(  # noqa: PLR0913, PLR0917  # silences of nodes and jobs, and w
     limits: Limits, now: datetime,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
     """Statements on jobs, and the rows of the state with what has been said."""
+    if jobs.is_empty():
+        return NO_FINDINGS, after
     nodes = gaps.join(standing.select("id", "host"), on="id", how="left")
     asked = jobs.filter(~pl.col("dead"))
     found = list(_silent_jobs(asked, nodes, silence, limits, now))
@@ -84,7 +115,7 @@ def said_of_jobs(  # noqa: PLR0913, PLR0917  # silences of nodes and jobs, and w
         "id", "asked", now_said=pl.col("at").is_not_null(), now_evidence="evidence"
     )
     fresh = pl.col("now_said").fill_null(value=False)
-    after = after.join(lasting, on="id", how="left").with_columns(
+    after = after.join(lasting, on="id", how="left", maintain_order="left").with_columns(
         dead=pl.col("dead") | fresh, again=pl.coalesce("asked", "again"),
         evidence=pl.when(fresh).then("now_evidence").otherwise("evidence"),
     ).drop("asked", "now_said", "now_evidence")  # fmt: skip

@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from detectors.contract import Context
+from detectors.heard import heard, rows_of
 from detectors.planned import forgiven
-from detectors.silence import intervals
+from detectors.silence import intervals, silences
 from detectors.together import MANY_NODES, Scope, Together
 from schemas.columns import UTC_MICROSECONDS
 
@@ -40,6 +41,20 @@ def limits_of(missed_suspect: float, missed_dead: float, context: Context) -> Li
         interval=timedelta(seconds=interval), missed=intervals(1, interval),
         suspect=intervals(missed_suspect, interval), dead=dead, grace=timedelta(seconds=1.5 * interval),
         host=max(dead, intervals(missed_dead, context.intervals_seconds["gpu"])),
+    )  # fmt: skip
+
+
+def silent(
+    beats: pl.DataFrame, by: tuple[str, ...], before: pl.DataFrame, limit: timedelta, context: Context
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Silences of ranks or nodes longer than the limit, and the last beat of each: see `silences`."""
+    told: dict[str, pl.Expr] = {"suspect": pl.lit(None, pl.Boolean), "dead": pl.lit(value=False)}
+    told |= dict.fromkeys(("since", "proof", "again"), pl.lit(None, UTC_MICROSECONDS))
+    seen = heard(context, beats, by)
+    last = seen.select("id", "time", "first", "longest", beats["job"][seen["row"]], **told)
+    return silences(
+        last, before, by="id", now=context.now, limit=limit,
+        rows_of=lambda ids: rows_of(beats, by, ids).with_columns(**told),
     )  # fmt: skip
 
 
@@ -125,16 +140,6 @@ def many_domains(nodes: pl.DataFrame, pdus: Mapping[str, str | None]) -> frozens
     """Jobs that no single failure domain can take: many nodes of several power domains. nodes: id, job."""
     found = nodes.group_by("job").agg(pl.len(), pl.col("id")).filter(pl.col("len") >= MANY_NODES)
     return frozenset(job for job, _, ids in found.iter_rows() if len({pdus.get(node) for node in ids}) > 1)
-
-
-def standing(state: pl.DataFrame, after: pl.DataFrame, beats: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
-    """id, first (beat) and host (whether it sends more than beats) of every node that is known."""
-    firsts = pl.concat([state.filter(row="node").select("id", "first"), beats.select("id", first="time")])
-    firsts = firsts.group_by("id").agg(pl.col("first").min())
-    hosts = pl.concat([state.filter("host")["id"], gpus["node"].unique()]).unique()
-    return after.select("id").join(firsts, on="id", how="left").with_columns(
-        host=pl.col("id").is_in(hosts.implode())
-    )  # fmt: skip
 
 
 def silence_of(  # noqa: PLR0913, PLR0917  # who is silent, where, and what excuses it

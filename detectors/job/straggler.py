@@ -8,11 +8,13 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.gpu.slots import GPU_ID
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.heard import BY_GPU, heard, ids_of
+from detectors.job.progress import moved, stepping
 from detectors.levels import LEVEL_COLUMNS, levels
-from detectors.stats.adjacent import begins, ends, together
+from detectors.stats.adjacent import together
 from detectors.stats.scan import Arrays, scan, toward
+from detectors.stats.sorted_state import in_order, part, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.job import Heartbeat
 
@@ -20,7 +22,7 @@ RANK, OPEN, STREAK, LEVEL, USUAL = "rank", "open", "streak", "level", "usual"
 SLOW, LASTING = "slow_compute", "lasting_slow_compute"
 GAUSSIAN_SPREAD = 1.4826
 """Median absolute deviation times this is the standard deviation of a normal distribution."""
-REPORT = ("job", "step", "entity", "time", "compute_seconds")
+REPORT = ["job", "step", "entity", "time", "compute_seconds"]
 STREAK_COLUMNS = ("entity", "time", "bad", "streak", "since")
 
 
@@ -78,38 +80,40 @@ class Straggler:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         margin = timedelta(seconds=2 * context.intervals_seconds["heartbeat"])
-        reports, ranks_after = _reports(tables[Heartbeat], state.filter(row=RANK).select("entity", "job", "step"))
-        complete, open_after = _complete_steps(
-            pl.concat([state.filter(row=OPEN).select(REPORT), reports]), margin, context
-        )
+        ranks, waiting = in_order(part(state, "row", RANK))["entity", "job", "step"], part(state, "row", OPEN)[REPORT]
+        reports, ranks_after = _reports(tables[Heartbeat], ranks, context)
+        complete, open_after = _complete_steps(pl.concat([waiting, reports]), margin, context)
         if reports.is_empty() and complete.is_empty():
-            return Detection(ordered(), state)
-        measured, usual_after = self._against_itself(self._measured(complete), state.filter(row=USUAL))
-        kept = [
-            ranks_after.with_columns(row=pl.lit(RANK)),
-            open_after.with_columns(row=pl.lit(OPEN)),
-            usual_after.with_columns(row=pl.lit(USUAL)),
-        ]
+            return Detection(NO_FINDINGS, state)
+        measured, usual_after = self._against_itself(self._measured(complete), part(state, "row", USUAL))
+        tests = pl.concat([part(state, "row", LEVEL), part(state, "row", STREAK)])
         slow = (pl.col("ratio") >= self.ratio) & (pl.col("z") >= self.z)
         lasting = (pl.col("rise") >= self.lasting_rise) & (pl.col("seen") >= self.lasting_steps)
-        found = []
+        found, tested = [], []
         for code, bad, steps, limit in (
             (SLOW, slow, self.steps, pl.lit(self.ratio)),
             (LASTING, lasting, self.lasting_steps, pl.col("usual_ratio") * (1 + self.lasting_rise)),
         ):
             changes, rows = _judged(
-                measured.with_columns(bad=bad.fill_null(value=False)), state.filter(code=code), steps
+                measured.with_columns(bad=bad.fill_null(value=False)), tests.filter(code=code), steps
             )
+            tested.append(rows.with_columns(code=pl.lit(code)))
+            if changes.is_empty():
+                continue
             said = changes.with_columns(
                 evidence("job", "step", "compute_seconds", "peers_median_seconds", "peers", "z", "usual_ratio"),
                 first_bad_at="since", score="ratio", threshold=limit, severity=pl.lit("ticket"), code=pl.lit(code),
                 action=pl.when("active").then(pl.lit("field_diagnostics")),
             )  # fmt: skip
             found.append(findings_frame(said, self.name, "gpu_straggler", "gpu"))
-            kept.append(rows.with_columns(code=pl.lit(code)))
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        # By what tells rows apart: all thirteen columns take several times as long.
-        return Detection(ordered(*found), after.sort("row", "code", *REPORT))
+        levels_after = pl.concat(tested, how="diagonal_relaxed").sort("row", "code", "entity")
+        # In order of row and of what tells its rows apart.
+        kept = [
+            levels_after.filter(row=LEVEL), open_after.sort(REPORT).with_columns(row=pl.lit(OPEN)),
+            ranks_after.with_columns(row=pl.lit(RANK)),
+            levels_after.filter(row=STREAK), usual_after.with_columns(row=pl.lit(USUAL)),
+        ]  # fmt: skip
+        return Detection(ordered(*found), pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal"))
 
     def _against_itself(self, measured: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The rows with `usual_ratio`, the rise above it, and over how many steps it was learnt; and what is kept."""
@@ -122,15 +126,16 @@ class Straggler:
             grown = toward(usual, ratio, np.maximum(weight, 1 / (seen + 1)))
             return {"usual": np.where(learns, grown, usual), "seen": seen + learns}, told
 
-        rows = measured.sort("entity", "time", "step")
+        # By rank, its steps in the order in which they were judged; ranks in no particular order.
         walked, after = scan(
-            rows, before.select("entity", "time", "usual", "seen"), inputs=("ratio",), memory=("usual", "seen"),
+            together(measured.sort("time", "step")), before.select("entity", "time", "usual", "seen"),
+            inputs=("ratio",), memory=("usual", "seen"),
             outputs=("usual_ratio", "rise", "seen"), step=step,
         )  # fmt: skip
-        return walked.sort("time", "entity", "step"), after
+        return walked, after
 
     def _measured(self, complete: pl.DataFrame) -> pl.DataFrame:
-        """complete: REPORT, group, judged_at. Adds ratio, z and peers, one row per rank and step."""
+        """complete: REPORT, group, judged_at. Adds ratio, z and peers, one row per rank and step; time is judged_at."""
         group = ["job", "step", "group"]
         compute = pl.col("compute_seconds")
         measured = complete.filter(compute.is_not_null()).with_columns(
@@ -143,31 +148,38 @@ class Straggler:
         judged = measured.filter(enough).with_columns(
             ratio=compute / pl.col("peers_median_seconds"), z=deviation / pl.max_horizontal("spread", floor)
         )
-        return judged.with_columns(time="judged_at").sort("time", "entity", "step")
+        return judged.with_columns(time="judged_at")
 
 
 def _judged(verdicts: pl.DataFrame, state: pl.DataFrame, steps: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Changes of level of one test, and what it keeps: a run and a level per rank that was ever bad."""
+    """Changes of level of one test, and what it keeps: a run and a level per rank that was ever bad.
+
+    verdicts: one row per rank and step, those of a rank in order of time.
+    """
     before = state.filter(row=STREAK).select(STREAK_COLUMNS)
     watched = pl.col("entity").is_in(before["entity"].implode())
+    concerned = pl.concat([before["entity"], verdicts["entity"].filter(verdicts["bad"])]).unique()
+    verdicts = verdicts.filter(pl.col("entity").is_in(concerned.implode()))
+    if verdicts.is_empty():
+        return verdicts, state
     verdicts = verdicts.filter(watched | (pl.col("bad").cum_sum().over("entity") > 0))  # from the first bad one on
-    runs, streaks = _streaks(verdicts, before)
+    runs, streaks = _streaks(verdicts.sort("time", "entity", "step"), before)
     sure = runs.with_columns(bad=pl.when(pl.col("streak") >= steps).then("bad"))
     changes, after = levels(sure, state.filter(row=LEVEL).select(LEVEL_COLUMNS.names()))
     kept = [streaks.with_columns(row=pl.lit(STREAK)), after.with_columns(row=pl.lit(LEVEL))]
     return changes, pl.concat(kept, how="diagonal")
 
 
-def _reports(beats: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _reports(beats: pl.DataFrame, before: pl.DataFrame, context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The first beat of each rank in each step, and each rank's last step."""
-    known = beats.filter(pl.col("step").is_not_null()).select(GPU_ID, "job", "step", "time", "compute_seconds")
-    timeline = pl.concat([before.with_columns(carried=True), known.with_columns(carried=False)], how="diagonal")
-    timeline = together(timeline.with_row_index("number"))
-    same = (pl.col("step") == pl.col("step").shift(1)) & (pl.col("job") == pl.col("job").shift(1))
-    fresh = timeline.filter(~pl.col("carried") & (begins() | ~same.fill_null(value=False))).sort("number")
+    told = context.once(stepping, beats)
+    fresh = moved(told, before, context)
+    fresh = fresh.with_columns(ids_of(fresh, BY_GPU).alias("entity")).select(REPORT)
     if fresh.is_empty():
-        return fresh.select(REPORT), before
-    return fresh.select(REPORT), timeline.filter(ends()).select(before.columns).sort("entity")
+        return fresh, before
+    seen = heard(context, told, BY_GPU)
+    last = seen.select(entity="id").hstack(told["job", "step"][seen["row"]])
+    return fresh, with_rows(before, last)
 
 
 def _complete_steps(reports: pl.DataFrame, margin: timedelta, context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -175,6 +187,8 @@ def _complete_steps(reports: pl.DataFrame, margin: timedelta, context: Context) 
 
     A step that comes again after a rollback is another group: its reports are further than the margin apart.
     """
+    if reports.is_empty():
+        return reports, reports
     key = ["job", "step"]
     apart = (pl.col("time") - pl.col("time").shift(1).over(key) > margin).fill_null(value=False)
     grouped = reports.sort("time", maintain_order=True).with_columns(group=apart.cast(pl.Int64).cum_sum().over(key))

@@ -7,12 +7,15 @@ from datetime import timedelta
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.heard import standing_of
 from detectors.levels import LEVEL_COLUMNS, levels
-from detectors.planned import PLAN_COLUMNS, clean_ends, forgiven, spread, still_needed, windows
+from detectors.planned import PLAN_COLUMNS, forgiven, new_plans, spread, still_needed
 from detectors.power.domain_silence import DOMAIN_EVIDENCE, Heard, SilenceRules, nodes_fed_once, silent_domains
-from detectors.silence import intervals, proven, silences
-from detectors.together import Scope, Together
+from detectors.power.silent_sources import Limits, limits_of, silent_meters, silent_nodes
+from detectors.silence import intervals
+from detectors.stats.sorted_state import part
+from detectors.together import Scope, Together, silent_loops
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import CoolantLoop
 from schemas.gpu import Gpu
@@ -21,6 +24,14 @@ from schemas.power import Power
 
 METER, NODE, LOOP, LEVEL, PLAN = "meter", "node", "loop", "level", "plan"
 SEEN = ("volts", "normal_volts", "breaker", *DOMAIN_EVIDENCE)
+VERDICT_COLUMNS = pl.Schema(
+    {
+        "entity": pl.String(), "time": UTC_MICROSECONDS, "bad": pl.Boolean(), "onset": UTC_MICROSECONDS,
+        "volts": pl.Float64(), "normal_volts": pl.Float64(), "breaker": pl.String(), "silent_nodes": pl.Int64(),
+        "beating_nodes": pl.Int64(), "meter_last_sample_at": UTC_MICROSECONDS, "first_silent_node": pl.String(),
+        "newest_beat_at": UTC_MICROSECONDS,
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,87 +93,70 @@ class PowerDomainLoss:
     def detect(
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
-        node_limit = intervals(self.missed_intervals, context.intervals_seconds["heartbeat"])
-        meter_limit = intervals(self.missed_intervals, context.intervals_seconds["power"])
-        plans = pl.concat([
-            state.filter(row=PLAN).select(PLAN_COLUMNS.names()), windows(tables[Maintenance]),
-            clean_ends(tables[JobEvent], timedelta(seconds=self.clean_end_grace_seconds)),
-        ])  # fmt: skip
+        limits = limits_of(self.missed_intervals, context)
+        carried = part(state, "row", PLAN)[PLAN_COLUMNS.names()]
+        grace = timedelta(seconds=self.clean_end_grace_seconds)
+        plans = new_plans(carried, tables[Maintenance], tables[JobEvent], grace)
         spread_plans = spread(plans, context.topology)
-        meters_before = state.filter(row=METER).select("entity", "time", "volts", "peak", "told")
+        meters_before = part(state, "row", METER)["entity", "time", "volts", "peak", "told"]
         samples = self._normal_volts(tables[Power], meters_before)
-        meter_gaps, meters_after = silences(
-            samples.select(meters_before.columns), meters_before, by="entity", now=context.now, limit=meter_limit
-        )
-        nodes_before = state.filter(row=NODE).select("entity", "time", "job", "told", "proof")
-        beats = tables[Heartbeat].select(
-            "time", "job", entity="node", told=pl.lit(False), proof=pl.lit(None, UTC_MICROSECONDS)
-        ).select(nodes_before.columns)  # fmt: skip
-        missed = intervals(1, context.intervals_seconds["heartbeat"])
-        paused, nodes_after = silences(beats, nodes_before, by="entity", now=context.now, limit=missed)
-        paused = _proven(paused, tables[Gpu], missed).with_columns(at=pl.col("time") + node_limit)
-        standing = _standing(state, nodes_after, beats, tables[Gpu])
-        node_gaps = paused.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("time") > node_limit)
-        meant = forgiven(node_gaps, spread_plans, {"node": "entity", "job": "job"}, at="at", limit=node_limit)
+        meter_gaps, meters_after = silent_meters(tables[Power], samples, meters_before, limits, context)
+        nodes_before = part(state, "row", NODE)
+        paused, nodes_after = silent_nodes(tables, nodes_before, limits, context)
+        loops_before = part(state, "row", LOOP)["entity", "time"]
+        loops, loops_after = silent_loops(tables[CoolantLoop], loops_before, context, by="entity")
+        lasting_plans = still_needed(plans, context.now, limits.node).sort(*PLAN_COLUMNS.names()[1:], "kind")
+        node_gaps = paused.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("time") > limits.node)
+        is_news = not (node_gaps["told"].all() and meter_gaps["told"].all())
+        nothing_came = all(rows.is_empty() for rows in tables.values())
+        if nothing_came and not is_news and lasting_plans.equals(carried):
+            return Detection(NO_FINDINGS, state)
+        standing = standing_of(nodes_before, nodes_after, tables[Heartbeat], tables[Gpu], by="entity", context=context)
+        meant = forgiven(node_gaps, spread_plans, {"node": "entity", "job": "job"}, at="at", limit=limits.node)
         node_gaps = node_gaps.with_columns(meant=meant & ~node_gaps["told"])
-        together, loops_after = self._together(paused, standing, spread_plans, tables[CoolantLoop], state, context)
-        fed = nodes_fed_once(context.topology)
+        verdicts = [self._metered(samples, spread_plans)]
+        if is_news and not node_gaps.is_empty():
+            lost = self._lost(node_gaps, meter_gaps, nodes_before, meters_before, tables, samples, limits, context)
+            lost = lost.filter(~forgiven(lost, spread_plans, {"pdu": "entity"}, at="time", limit=limits.node))
+            if not lost.is_empty():
+                together = _together(paused, standing, loops, spread_plans, context)
+                asked = lost.select("first_silent_node", "onset", "time").iter_rows()
+                lost = lost.filter(pl.Series([not together.common(*each) for each in asked], dtype=pl.Boolean))
+            verdicts.append(lost)
+        if node_gaps["until"].count():
+            fed = nodes_fed_once(context.topology)
+            verdicts.append(_returns(node_gaps, fed, meters_before, samples, limits.meter))
+        before = part(state, "row", LEVEL)[*LEVEL_COLUMNS.names(), "onset"]
+        said, levels_after = _levels([rows for rows in verdicts if not rows.is_empty()], before)
+        # In order of row and entity, as they come.
+        kept = [
+            (LEVEL, levels_after), (LOOP, loops_after),
+            (METER, _told(meters_after, meter_gaps.filter(pl.col("until").is_null()))),
+            (NODE, _nodes_kept(nodes_after.hstack(standing["first", "host"]), paused, node_gaps)),
+            (PLAN, lasting_plans),
+        ]  # fmt: skip
+        named = [rows.with_columns(row=pl.lit(row)) for row, rows in kept if not rows.is_empty()]
+        after = pl.concat([pl.DataFrame(schema=self.keeps), *named], how="diagonal")
+        return Detection(ordered(findings_frame(said, self.name, "power_domain_lost", "pdu")), after)
+
+    def _lost(  # noqa: PLR0913, PLR0917  # who is silent, who is known, and since when
+        self, node_gaps: pl.DataFrame, meter_gaps: pl.DataFrame, nodes_before: pl.DataFrame,
+        meters_before: pl.DataFrame, tables: Mapping[type[dy.Schema], pl.DataFrame], samples: pl.DataFrame,
+        limits: Limits, context: Context,
+    ) -> pl.DataFrame:  # fmt: skip
+        """Domains that are silent as a whole, whoever else is."""
         rules = SilenceRules(
             metered_share=self.metered_share, unmetered_share=self.unmetered_share,
             onset=timedelta(seconds=self.onset_seconds),
             node_interval=timedelta(seconds=context.intervals_seconds["heartbeat"]),
             meter_interval=timedelta(seconds=context.intervals_seconds["power"]),
         )  # fmt: skip
-        decisions = silent_domains(
+        beats = tables[Heartbeat].select("time", entity="node")
+        return silent_domains(
             Heard(_unheard(node_gaps), _known_since(nodes_before, beats)),
-            Heard(meter_gaps.with_columns(at=pl.col("time") + meter_limit), _known_since(meters_before, samples)),
-            fed, rules,
+            Heard(meter_gaps.with_columns(at=pl.col("time") + limits.meter), _known_since(meters_before, samples)),
+            nodes_fed_once(context.topology), rules,
         )  # fmt: skip
-        decisions = decisions.filter(~forgiven(decisions, spread_plans, {"pdu": "entity"}, at="time", limit=node_limit))
-        asked = decisions.select("first_silent_node", "onset", "time").iter_rows()
-        decisions = decisions.filter(pl.Series([not together.common(*each) for each in asked], dtype=pl.Boolean))
-        returns = _returns(node_gaps, fed, meters_before, samples, meter_limit)
-        verdicts = pl.concat([self._metered(samples, spread_plans), decisions, returns], how="diagonal")
-        before = state.filter(row=LEVEL).select(*LEVEL_COLUMNS.names(), "onset")
-        said, levels_after = _levels(verdicts, before)
-        lasting = pl.col("until").is_null()
-        kept = [
-            _told(meters_after, meter_gaps.filter(lasting)).with_columns(row=pl.lit(METER)),
-            _told(nodes_after.drop("proof"), node_gaps.filter(lasting))
-            .join(node_gaps.filter(lasting & pl.col("meant")), on="entity", how="anti")
-            .join(paused.filter(lasting).select("entity", "proof"), on="entity", how="left")
-            .join(standing, on="entity", how="left").with_columns(row=pl.lit(NODE)),
-            loops_after.with_columns(row=pl.lit(LOOP)),
-            levels_after.with_columns(row=pl.lit(LEVEL)),
-            still_needed(plans, context.now, node_limit).with_columns(row=pl.lit(PLAN)),
-        ]  # fmt: skip
-        after = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        after = after.sort("row", *PLAN_COLUMNS.names()[1:], "kind")  # by what tells rows apart
-        return Detection(ordered(findings_frame(said, self.name, "power_domain_lost", "pdu")), after)
-
-    @staticmethod
-    def _together(  # noqa: PLR0913, PLR0917  # silences, who is known, and what the loops say
-        paused: pl.DataFrame, standing: pl.DataFrame, plans: pl.DataFrame, loop_rows: pl.DataFrame,
-        state: pl.DataFrame, context: Context,
-    ) -> tuple[Together, pl.DataFrame]:  # fmt: skip
-        beat, loop = (timedelta(seconds=context.intervals_seconds[name]) for name in ("heartbeat", "coolant_loop"))
-        loops, loops_after = silences(
-            loop_rows.select("time", entity="cdu").select("entity", "time"),
-            state.filter(row=LOOP).select("entity", "time"), by="entity", now=context.now, limit=2 * loop,
-        )  # fmt: skip
-        meant = forgiven(
-            paused,
-            plans,
-            {"node": "entity", "job": "job"},
-            at="at",
-            limit=intervals(3, context.intervals_seconds["heartbeat"]),
-        )
-        scope = Scope(
-            topology=context.topology, interval=beat, loop_interval=loop,
-            hosts=frozenset(standing.filter("host")["entity"]),
-        )  # fmt: skip
-        known = standing.select("entity", since="first")
-        return Together(paused.filter(~meant), known, loops, scope), loops_after
 
     def _normal_volts(self, rows: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
         """Samples with normal_volts: the fading peak of what two samples in a row agreed on.
@@ -170,6 +164,9 @@ class PowerDomainLoss:
         In logarithms fading is a straight line, so the peak is a running maximum of log(volts) + time / constant,
         the same however the stream is cut.
         """
+        if rows.is_empty():
+            unread = {"breaker": pl.String(), "volts_read": pl.Float64(), "normal_volts": pl.Float64()}
+            return before.clear().with_columns(pl.lit(None, dtype).alias(name) for name, dtype in unread.items())
         given = rows.select("time", "volts", "breaker", entity="pdu", told=pl.lit(False), carried=pl.lit(False))
         timeline = pl.concat([before.with_columns(carried=pl.lit(True)), given], how="diagonal").with_columns(
             volts_known=pl.col("volts").forward_fill().over("entity")
@@ -185,6 +182,8 @@ class PowerDomainLoss:
 
     def _metered(self, samples: pl.DataFrame, plans: pl.DataFrame) -> pl.DataFrame:
         """Verdicts of meters that speak: bad, good, or null between the two shares."""
+        if samples.is_empty():
+            return samples
         volts, normal = pl.col("volts_read"), pl.col("normal_volts")
         opened = pl.col("breaker").is_in(["open", "tripped"]).fill_null(value=False)
         low = (volts < self.lost_share * normal).fill_null(value=False)
@@ -201,23 +200,35 @@ class PowerDomainLoss:
         return said.join(meant.select("entity", "time"), on=["entity", "time"], how="anti", maintain_order="left")
 
 
-def _proven(gaps: pl.DataFrame, gpus: pl.DataFrame, missed: timedelta) -> pl.DataFrame:
-    hosts = gpus.select("time", id="node")
-    return proven(gaps.rename({"entity": "id"}), hosts, missed).rename({"id": "entity"})
+def _together(
+    paused: pl.DataFrame, standing: pl.DataFrame, loops: pl.DataFrame, plans: pl.DataFrame, context: Context
+) -> Together:
+    beat, loop = (context.intervals_seconds[name] for name in ("heartbeat", "coolant_loop"))
+    meant = forgiven(paused, plans, {"node": "entity", "job": "job"}, at="at", limit=intervals(3, beat))
+    scope = Scope(
+        topology=context.topology, interval=timedelta(seconds=beat), loop_interval=timedelta(seconds=loop),
+        hosts=frozenset(standing.filter("host")["entity"]),
+    )  # fmt: skip
+    return Together(paused.filter(~meant), standing.select("entity", since="first"), loops, scope)
+
+
+def _nodes_kept(after: pl.DataFrame, paused: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The nodes with what has been told and what their hosts have shown; those that were meant to leave are new."""
+    if paused.is_empty():
+        return after.with_columns(told=pl.lit(value=False), proof=pl.lit(None, UTC_MICROSECONDS))
+    lasting = pl.col("until").is_null()
+    left = gaps.filter(lasting & pl.col("meant"))
+    shown = paused.filter(lasting).select("entity", "proof")
+    return (
+        _told(after.drop("proof"), gaps.filter(lasting))
+        .filter(~pl.col("entity").is_in(left["entity"].implode()))
+        .join(shown, on="entity", how="left", maintain_order="left")
+    )
 
 
 def _unheard(gaps: pl.DataFrame) -> pl.DataFrame:
     """Silences at whose deadline the host has not spoken otherwise; those of others count as beats."""
     return gaps.filter(pl.col("proof").is_null() | (pl.col("proof") > pl.col("at")))
-
-
-def _standing(state: pl.DataFrame, after: pl.DataFrame, beats: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
-    """entity, first (beat) and host (whether it sends more than beats) of every node that is known."""
-    firsts = pl.concat([state.filter(row=NODE).select("entity", "first"), beats.select("entity", first="time")])
-    firsts = firsts.group_by("entity").agg(pl.col("first").min())
-    hosts = pl.concat([state.filter("host")["entity"], gpus["node"].unique()]).unique()
-    known = after.select("entity").join(firsts, on="entity", how="left")
-    return known.with_columns(host=pl.col("entity").is_in(hosts.implode()))
 
 
 def _known_since(before: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -252,12 +263,14 @@ def _told(after: pl.DataFrame, lasting: pl.DataFrame) -> pl.DataFrame:
     return after.with_columns(told=pl.col("entity").is_in(lasting["entity"].implode()))
 
 
-def _levels(verdicts: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _levels(found: list[pl.DataFrame], before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Statements of change; and the state with the onset of each level, which its end repeats."""
-    concerned = pl.concat([before["entity"], verdicts.filter("bad")["entity"]]).unique()
-    samples = verdicts.filter(pl.col("entity").is_in(concerned.implode())).select(
-        "entity", "time", "bad", "onset", *SEEN
-    )
+    bad = [rows["entity"].filter(rows["bad"]) for rows in found]
+    concerned = pl.concat([before["entity"], *bad]).unique()
+    if not found or concerned.is_empty():
+        return NO_FINDINGS, before
+    samples = pl.concat([rows.filter(pl.col("entity").is_in(concerned.implode())) for rows in found], how="diagonal")
+    samples = pl.concat([VERDICT_COLUMNS.to_frame(), samples], how="diagonal").select(VERDICT_COLUMNS.names())
     samples = samples.sort("time", "entity", "bad", descending=[False, False, True], maintain_order=True)
     changes, after = levels(samples, before.select(LEVEL_COLUMNS.names()))
     began = changes.with_columns(onset=pl.when("active").then(pl.coalesce("onset", "first_bad_at")))
@@ -269,4 +282,4 @@ def _levels(verdicts: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame,
         score=pl.col("active").cast(pl.Float64), threshold=pl.lit(1.0),
         action=pl.when("active").then(pl.lit("pause_stage")),
     )  # fmt: skip
-    return said, after.join(latest, on="entity", how="left")
+    return said, after.join(latest, on="entity", how="left", maintain_order="left")

@@ -4,6 +4,7 @@ Counters of healthy hardware hardly move, so everything here is sparse: state ho
 the few increments of the window.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -20,6 +21,12 @@ RECENT_COLUMNS = pl.Schema(
 )  # fmt: skip
 
 
+def apart(state: pl.DataFrame, total: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of totals of a state, with which it begins, and those of recent increments."""
+    begin = bisect_left(state["row"], True, key=lambda row: row != total)
+    return state.head(begin), state.tail(state.height - begin)
+
+
 def increments(
     rows: pl.DataFrame, before: pl.DataFrame, *, by: Sequence[str], counters: Mapping[str, int | None]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -30,6 +37,8 @@ def increments(
     is asked only about counters that have moved: those of healthy hardware stand still. Both states are sorted by `by`.
     """
     names = list(counters)
+    if rows.is_empty():
+        return rows, before
     # One join tells for all of a cluster's counters that they stand where they stood.
     other = rows.join(before, on=[*by, *names], how="anti", nulls_equal=True).select(by).unique()
     if other.is_empty():

@@ -16,8 +16,11 @@ from detectors.stats.sorted_state import in_order, places
 from schemas.columns import UTC_MICROSECONDS
 
 Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
 Arrays = Mapping[str, Floats]
 Step = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
+BLOCK = 8192
+"""So many entities at once: a step makes some sixty arrays, which then stay in the processor's cache."""
 
 
 def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the step; all by keyword but two
@@ -31,7 +34,8 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Walk each entity's samples with a carried memory.
 
-    rows: entity, time and the inputs, one row per entity and time, sorted by (entity, time); nulls become NaN.
+    rows: entity, time and the inputs, one row per entity and time; those of an entity stand together in order of
+    time; nulls become NaN.
     before: entity, time of its last sample, and the memory columns; one row per entity.
     step: (memory, sample) -> (memory, outputs), arrays over entities; NaN in memory means never seen. The sample
     also holds elapsed_seconds since the entity's sample before (NaN for the first).
@@ -41,46 +45,32 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
         nothing = (pl.lit(None, pl.Float64()).alias(name) for name in ("elapsed_seconds", *outputs))
         return rows.with_columns(nothing), before
     kept = in_order(before)
-    at, there = places(kept, rows["entity"])
+    # Those of an entity are a run, and each run has to be found only once.
+    begins = (rows["entity"] != rows["entity"].shift(1)).fill_null(value=True)
+    named, run = rows["entity"].filter(begins), begins.cum_sum().to_numpy() - 1
+    at, there = places(kept, named)
     if not there.all():
-        new = rows.filter(pl.Series(~there)).select("entity").unique()
+        new = pl.DataFrame({"entity": named.filter(pl.Series(~there))})
         kept = pl.concat([kept, new], how="diagonal").sort("entity")
-        at, _ = places(kept, rows["entity"])
-    place = rows.select("entity", "time", place=pl.Series(at), before_time=kept["time"].gather(at))
-    # Rows are sorted, so the row before is the entity's own or the entity is new: no grouping is needed.
-    again = pl.col("place") == pl.col("place").shift(1)
-    previous = pl.when(again).then(pl.col("time").shift(1)).otherwise("before_time")
-    number = pl.int_range(pl.len())
-    place = place.select(
-        "place",
-        elapsed_seconds=(pl.col("time") - previous).dt.total_microseconds() * 1e-6,
-        tick=number - pl.when(again).then(None).otherwise(number).forward_fill(),
-        last=~again.shift(-1, fill_value=False),
-    )
-    rows = rows.with_columns(place["elapsed_seconds"])
-    held = {name: _floats(kept[name]) for name in memory}
-    samples = {name: _floats(rows[name]) for name in (*inputs, "elapsed_seconds")}
-    told = {name: np.full(rows.height, np.nan) for name in outputs}
-    ticks = place["tick"].to_numpy()
-    if rows.height == kept.height and not ticks.any():
-        # Everybody once, as when the rows of a cluster come together: each row stands where its memory does.
-        after, said = step(held, samples)
-        held |= {name: values.astype(np.float64) for name, values in after.items()}
-        told |= {name: values.astype(np.float64) for name, values in said.items()}
-        ticks = ticks[:0]
-    for chosen in _by_tick(ticks):
-        where = at[chosen]
-        after, said = step(
-            {name: values[where] for name, values in held.items()},
-            {name: values[chosen] for name, values in samples.items()},
-        )
-        for name, values in after.items():
-            held[name][where] = values
-        for name, values in said.items():
-            told[name][chosen] = values
-    walked = rows.with_columns(pl.Series(name, values).fill_nan(None) for name, values in told.items())
+        at, _ = places(kept, named)
     lasts = kept["time"].cast(UTC_MICROSECONDS).clone()
-    lasts.scatter(at[place["last"].to_numpy()], rows["time"].filter(place["last"]))
+    place = rows.select("time", again=~begins, before_time=lasts.gather(at).gather(run))
+    previous = pl.when("again").then(pl.col("time").shift(1)).otherwise("before_time")
+    rows = rows.with_columns(
+        place.select(elapsed_seconds=(pl.col("time") - previous).dt.total_microseconds() * 1e-6).to_series()
+    )
+    known = {name: _floats(kept[name]) for name in memory}
+    samples = {name: _floats(rows[name]) for name in (*inputs, "elapsed_seconds")}
+    first = np.flatnonzero(begins.to_numpy())
+    lengths = np.diff(first, append=rows.height)
+    told = {name: np.empty(rows.height) for name in outputs}
+    if len(first) == kept.height and (lengths == lengths[0]).all() and (at[1:] > at[:-1]).all():
+        held = _walk_all(known, samples, told, step)
+    else:
+        held = {name: values.copy() for name, values in known.items()}
+        _walk_some(held, samples, told, step, at, first, lengths)
+    walked = rows.with_columns(pl.Series(name, values).fill_nan(None) for name, values in told.items())
+    lasts.scatter(at, rows["time"].gather(np.append(first[1:], rows.height) - 1))
     remembered = kept.select(
         "entity",
         lasts.alias("time"),
@@ -101,10 +91,42 @@ def weight_of(elapsed_seconds: Floats, time_constant_seconds: float) -> Floats:
 
 
 def _floats(column: pl.Series) -> Floats:
-    return np.array(column.cast(pl.Float64()).fill_null(float("nan")).to_numpy())
+    return column.cast(pl.Float64()).fill_null(float("nan")).to_numpy()
 
 
-def _by_tick(ticks: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Row numbers of tick 0, of tick 1, and so on."""
-    order = np.argsort(ticks, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(ticks))[:-1])
+def _walk_all(known: Arrays, samples: Arrays, told: Arrays, step: Step) -> Arrays:
+    """Everybody equally often, as when the rows of a cluster come together: each row stands where its memory does."""
+    entities = len(next(iter(known.values())))
+    each = len(samples["elapsed_seconds"]) // entities
+    held = {name: np.empty(entities) for name in known}
+    for begin in range(0, entities, BLOCK):
+        end = min(begin + BLOCK, entities)
+        memory = {name: values[begin:end] for name, values in known.items()}
+        for tick in range(each):
+            chosen = slice(begin * each + tick, end * each, each)
+            after, said = step(memory, {name: values[chosen] for name, values in samples.items()})
+            memory |= {name: np.asarray(values, dtype=np.float64) for name, values in after.items()}
+            for name, values in told.items():
+                values[chosen] = said[name]
+        for name, values in held.items():
+            values[begin:end] = memory[name]
+    return held
+
+
+def _walk_some(  # noqa: PLR0913, PLR0917  # what is walked, and who walks how far
+    held: Arrays, samples: Arrays, told: Arrays, step: Step, at: Places, first: Places, lengths: Places
+) -> None:
+    """Change what is held and told. first: of each entity that has rows, where they begin. at: which one it is."""
+    for begin in range(0, len(first), BLOCK):
+        some = slice(begin, begin + BLOCK)
+        for tick in range(int(lengths[some].max())):
+            has = lengths[some] > tick
+            who, chosen = at[some][has], first[some][has] + tick
+            after, said = step(
+                {name: values[who] for name, values in held.items()},
+                {name: values[chosen] for name, values in samples.items()},
+            )
+            for name, values in after.items():
+                held[name][who] = values
+            for name, values in told.items():
+                values[chosen] = said[name]

@@ -3,13 +3,13 @@
 A live batch speaks of a few of hundreds of thousands of entities. A join hashes them all, each time.
 """
 
-from typing import Literal
+from bisect import bisect_left, bisect_right
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
+Numbers = npt.NDArray[np.int64]
 
 
 def in_order(state: pl.DataFrame) -> pl.DataFrame:
@@ -25,8 +25,20 @@ def part(state: pl.DataFrame, column: str, value: str) -> pl.DataFrame:
 
 def span(state: pl.DataFrame, column: str, value: str) -> tuple[int, int]:
     """Where those rows begin and end; where they would be, if there are none."""
-    begin, end = (int(state[column].search_sorted(value, side=side)) for side in SIDES)
-    return begin, end
+    names = state[column]
+    # In Python, as a search by Polars is a query: a tenth of a millisecond, several times a step of every detector.
+    return bisect_left(names, value), bisect_right(names, value)
+
+
+def stretches(state: pl.DataFrame, column: str) -> dict[str, pl.DataFrame]:
+    """The rows of each value of a column whose rows stand together; nothing is copied."""
+    names, found, begin = state[column], {}, 0
+    while begin < state.height:
+        value = names[begin]
+        end = bisect_left(names, True, begin, key=lambda name: name != value)
+        found[value] = state.slice(begin, end - begin)
+        begin = end
+    return found
 
 
 def places(state: pl.DataFrame, entities: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -84,7 +96,9 @@ def merged(
     """The state, ordered by `by`, with the rows in place of those at `at`; rows that are not there come in order."""
     if rows.is_empty():
         return state
-    rows = rows.select(state.columns)
+    rows = rows[state.columns]
+    if rows.height == state.height and there.all() and (at[1:] > at[:-1]).all():
+        return rows  # everybody's
     chosen = np.arange(state.height)
     chosen[at[there]] = state.height + np.flatnonzero(there)
     kept = pl.concat([state, rows]).gather(chosen)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import dataframely as dy
+import numpy as np
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.heard import heard, in_order
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.silence import seconds
-from detectors.stats.adjacent import begins, ends, together
-from detectors.stats.sorted_state import located, merged, part
+from detectors.stats.sorted_state import Numbers, beside, located, merged, part
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import ColdPlate, CoolantLoop, CoolantPump
 from schemas.fabric import FabricPort
@@ -98,19 +99,30 @@ class FrozenTelemetry:
                 continue
             interval = timedelta(seconds=context.interval_seconds_of(table))
             sources = part(before, "row", SOURCE)
-            instants, prints = _instants(rows, part(before, "row", ENTITY).select("entity", "fingerprint"))
+            # Where no row is left out, the step's own frame, which is put in order once for all.
+            same = tables[schema] if rows.height == tables[schema].height else rows
+            orders = [in_order(context, same, by) for by in (table.key, (table.source,))]
+            prints_before = part(before, "row", ENTITY)["entity", "fingerprint"]
+            instants, prints = _instants(rows, prints_before, table, heard(context, same, table.key), orders)
             changes, memory = _changes(instants, sources)
+            held = sources[LEVEL_COLUMNS.names()].filter(sources["bad"].is_not_null())
             samples = self._judged(changes, sources, interval)
-            moves, after = levels(samples, sources.filter(pl.col("bad").is_not_null()).select(LEVEL_COLUMNS.names()))
-            if not moves.is_empty():
-                said = _statements(moves, table, interval)
-                found.append(findings_frame(said, self.name, "telemetry_frozen", "source"))
-            level = memory.join(after, on="entity", how="left", maintain_order="left")
-            kept += [self._kept(table, ENTITY, prints), self._kept(table, SOURCE, level)]
+            if not samples.is_empty():
+                moves, held = levels(samples, held)
+                if not moves.is_empty():
+                    said = _statements(moves, table, interval)
+                    found.append(findings_frame(said, self.name, "telemetry_frozen", "source"))
+            level = memory if held.is_empty() else beside(memory, held)
+            kept += [
+                self._kept(table, row, part(before, "row", row), known)
+                for row, known in ((ENTITY, prints), (SOURCE, level))
+            ]
         # In order of table, row and entity as they come, so that the next batch finds each part by bisection.
-        return Detection(ordered(*found), pl.concat(kept, rechunk=True))
+        return Detection(ordered(*found), pl.concat(kept))
 
-    def _kept(self, table: Table, row: str, known: pl.DataFrame) -> pl.DataFrame:
+    def _kept(self, table: Table, row: str, before: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+        if before["entity"].equals(known["entity"]):
+            return before.with_columns(known.get_columns())
         said = {"row": row, "table": table.name}
         return known.select(
             pl.lit(said[name]).alias(name) if name in said
@@ -121,15 +133,20 @@ class FrozenTelemetry:
 
     def _judged(self, changes: pl.DataFrame, before: pl.DataFrame, interval: timedelta) -> pl.DataFrame:
         """Samples of the levels: bad where a source stood too long while its peers moved, good where that ended."""
-        limit = pl.lit(max(timedelta(seconds=self.frozen_seconds), self.frozen_intervals * interval))
+        limit = max(timedelta(seconds=self.frozen_seconds), self.frozen_intervals * interval)
+        is_long = changes["time"] - changes["stood_since"] >= limit
+        if not is_long.any():
+            return changes.clear()
+        long = changes.filter(is_long)
         earlier = pl.col("changes") - pl.col("changed").cast(pl.Int64)
         mean_gap = (pl.col("stood_since") - pl.col("since")).dt.total_microseconds() // earlier.clip(1)
         usual = pl.duration(microseconds=(self.usual_gaps * mean_gap).round().cast(pl.Int64))
-        rows = changes.with_columns(stood=pl.col("time") - pl.col("stood_since"), limit=pl.max_horizontal(limit, usual))
+        rows = long.with_columns(
+            stood=pl.col("time") - pl.col("stood_since"), limit=pl.max_horizontal(pl.lit(limit), usual)
+        )
         still = rows.filter((earlier >= self.changes_minimum) & (pl.col("stood") >= pl.col("limit")))
         if still.is_empty():
-            nothing = (("peers", pl.Int64()), ("moving_peers", pl.Int64()), ("bad", pl.Boolean()))
-            return still.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in nothing)
+            return still
         peers = _moving_peers(still.filter(~pl.col("changed")), changes, before)
         moving = pl.col("moving_peers") >= self.peer_share * pl.col("peers")
         return still.join(peers, on=["entity", "time"], how="left", maintain_order="left").with_columns(
@@ -138,53 +155,78 @@ class FrozenTelemetry:
 
 
 def _told(rows: pl.DataFrame, table: Table, columns: tuple[str, ...]) -> pl.DataFrame:
-    """Entity (of the table's key), source, time and fingerprint of rows that say anything but zero."""
+    """The key and time of rows that say anything but zero, and their fingerprint."""
+    said = pl.any_horizontal(pl.col(column) != 0 for column in columns).fill_null(value=False)
     if table.schema is FabricPort:
         up = (pl.col("state") != "down").fill_null(value=True)
-        rows = rows.filter(~pl.col("device").str.contains("/", literal=True) & up)
-    said = pl.any_horizontal(pl.col(column) != 0 for column in columns)
+        said &= ~pl.col("device").str.contains("/", literal=True) & up
     # A sum of hashes that wraps around: cheaper than a hash of a struct, and as good.
     fingerprint = pl.sum_horizontal(pl.col(column).hash(number) for number, column in enumerate(columns))
-    return rows.filter(said.fill_null(value=False)).select(
-        pl.concat_str(*table.key, separator="/").alias("entity"), time=table.time, source=table.source,
-        fingerprint=fingerprint,
-    )  # fmt: skip
+    rows = rows.select(*table.key, "time", fingerprint=fingerprint, said=said)
+    return rows if rows["said"].all() else rows.filter("said")
 
 
-def _instants(rows: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Per source and instant whether anything changed (null: nothing to compare with); and the last fingerprints."""
-    rows = together(rows)
-    firsts = rows.select("entity", begins=begins()).with_row_index("row").filter("begins")
-    at, there = located(before["entity"], firsts["entity"])
-    earlier = rows.select(pl.when(~begins()).then(pl.col("fingerprint").shift(1)).alias("earlier"))["earlier"]
-    known = pl.Series(there, dtype=pl.Boolean)
-    earlier = earlier.scatter(firsts["row"].filter(known), before["fingerprint"].gather(at[there]))
-    compared = rows.select("source", "time", changed=pl.col("fingerprint") != earlier)
-    last = rows.filter(ends()).select("entity", "fingerprint").sort("entity")
-    prints = merged(before, last, *located(before["entity"], last["entity"]), by="entity")
-    instants = compared.group_by(entity="source", time="time").agg(pl.col("changed").any(ignore_nulls=True))
-    return instants.sort("entity", "time"), prints
+def _instants(
+    rows: pl.DataFrame, before: pl.DataFrame, table: Table, seen: pl.DataFrame, orders: list[pl.DataFrame]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Per source and instant whether anything changed; and the last fingerprints.
+
+    rows: of `_told`. before: fingerprint of each entity, in order of its name. seen, orders: of detectors.heard, the
+    rows by entity and by source. Returns entity (the source), time, changed and begins (it is the source's first); the
+    instants of a source one behind the other in order of time.
+    """
+    order, of_source = orders
+    prints, row = rows["fingerprint"].to_numpy(), order["row"].to_numpy()
+    in_turn = prints[row]
+    changed = np.zeros(rows.height, dtype=np.bool_)
+    changed[row[1:]] = (in_turn[1:] != in_turn[:-1]) & ~order["begins"].to_numpy()[1:]
+    at, there = located(before["entity"], seen["id"])
+    firsts = seen["first_row"].to_numpy()[there]  # of those that have a row to compare with
+    changed[firsts] = prints[firsts] != before["fingerprint"].to_numpy()[at[there]]
+    last = pl.DataFrame({"entity": seen["id"], "fingerprint": prints[seen["row"].to_numpy()]})
+    row, times = of_source["row"].to_numpy(), rows["time"][of_source["row"]].to_physical().to_numpy()
+    begins = of_source["begins"].to_numpy()
+    apart = begins.copy()
+    apart[1:] |= times[1:] != times[:-1]
+    at_instants = np.flatnonzero(apart)
+    instants = rows[table.source, "time"][pl.Series(row[at_instants])].rename({table.source: "entity"}).hstack([
+        pl.Series("changed", np.logical_or.reduceat(changed[row], at_instants)),
+        pl.Series("begins", begins[at_instants]),
+    ])  # fmt: skip
+    return instants, merged(before, last, at, there, by="entity")
 
 
 def _changes(instants: pl.DataFrame, before: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Instants with since, changed_at and changes as they stand after each; and the sources' memory."""
-    memory = ("since", "changed_at", "changes")
-    known = before.select("entity", *memory)
-    old_names = {name: f"old_{name}" for name in memory}
-    rows = instants.join(known.rename(old_names), on="entity", how="left", maintain_order="left")
-    changed, first = pl.col("changed").fill_null(value=False), pl.col("begins")
-    rows = rows.with_columns(begins=begins(), more=changed.cast(pl.Int64).cum_sum()).with_columns(
-        since=pl.when(first).then(pl.coalesce("old_since", "time")).forward_fill(),
-        counted_before=pl.when(first).then(pl.col("more") - changed.cast(pl.Int64)).forward_fill(),
-    )
-    old = pl.coalesce("old_changed_at", "since")
-    rows = rows.with_columns(
-        changed_at=pl.when(changed).then("time").when(first).then(old).forward_fill(),
-        changes=pl.col("old_changes").fill_null(0) + pl.col("more") - pl.col("counted_before"),
-    ).with_columns(stood_since=pl.when(first).then(old).otherwise(pl.col("changed_at").shift(1)))
-    last = rows.filter(ends()).select("entity", *memory)
-    after = merged(known, last, *located(known["entity"], last["entity"]), by="entity")
-    return rows.select("entity", "time", "changed", "stood_since", *memory), after
+    """Instants with since, changed_at and changes as they stand after each; and the sources' memory.
+
+    In arrays, as there are six tables of a few sources each, and thirty queries would cost more than the rows.
+    """
+    times, changed = instants["time"].to_physical().to_numpy(), instants["changed"].to_numpy()
+    is_first = instants["begins"].to_numpy()
+    first, number = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    sources = instants["entity"][first]
+    at, there = located(before["entity"], sources)
+
+    def known(name: str, otherwise: Numbers) -> Numbers:
+        found = otherwise.copy()
+        found[there] = before[name].to_physical().to_numpy()[at[there]]
+        return found
+
+    since = known("since", times[first])
+    changed_before, counted = known("changed_at", since), known("changes", np.zeros(len(first), dtype=np.int64))
+    so_far = np.cumsum(changed)
+    changes = counted[number] + so_far - (so_far - changed)[first][number]
+    at_change = np.where(changed, times, changed_before[number])
+    latest = np.maximum.accumulate(np.where(changed | is_first, np.arange(len(times)), 0))
+    changed_at = at_change[latest]
+    stood_since = np.where(is_first, changed_before[number], np.roll(changed_at, 1))
+    found = {"stood_since": stood_since, "since": since[number], "changed_at": changed_at}
+    rows = instants.hstack([
+        *(pl.Series(name, values).cast(UTC_MICROSECONDS) for name, values in found.items()),
+        pl.Series("changes", changes),
+    ])  # fmt: skip
+    last = rows["entity", "since", "changed_at", "changes"][np.append(first[1:], len(times)) - 1].sort("entity")
+    return rows, merged(before[last.columns], last, *located(before["entity"], last["entity"]), by="entity")
 
 
 def _moving_peers(still: pl.DataFrame, changes: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:

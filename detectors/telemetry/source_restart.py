@@ -9,7 +9,7 @@ import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.telemetry.counter_rows import KEYS, beside_earlier, entities_apart, of_kind, thinned_tables, unit_rows
+from detectors.telemetry.counter_rows import KEYS, beside_earlier, entities_apart, of_kind, thinned_tables
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.gpu import Gpu
@@ -87,11 +87,11 @@ class SourceRestart:
         restarts, pending, kept = [], [], []
         for schema, names in COUNTERS.items():
             table = TABLE_BY_SCHEMA[schema]
-            known = entities.filter(pl.col("table") == table.name)
+            known = entities.get(table.name, self.keeps.to_frame())
             falls = few.filter((pl.col("kind") == FALL) & (pl.col("table") == table.name)).select(FALLEN.names())
             if not fresh[schema].is_empty():
-                known = known.select("source", "unit", "time", "since", *names)
-                new, known = self._fallen(fresh[schema], known, table)
+                walked = beside_earlier(fresh[schema], known, table, context, names=names)
+                new, known = self._fallen(walked.rows, names), walked.state
                 anew, falls = self._restarts(pl.concat([falls, new]), known, table)
                 restarts.append(anew)
             falls = falls.filter(pl.col("time") + timedelta(seconds=self.together_seconds) >= context.now)
@@ -104,16 +104,14 @@ class SourceRestart:
         )
         return Detection(said, after)
 
-    def _fallen(self, rows: pl.DataFrame, before: pl.DataFrame, table: Table) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """FALLEN: the entities that have begun anew, and when; and the last counters of every entity."""
-        names = COUNTERS[table.schema]
-        walked, after = beside_earlier(unit_rows(rows, table, names), before, names)
+    def _fallen(self, walked: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
+        """FALLEN: the entities that have begun anew, and when."""
         big = {name: (pl.col(f"{name}_before") >= self.counter_minimum) & pl.col(name).is_not_null() for name in names}
         fell = [known & self._fell(name) for name, known in big.items()]
         anew = walked.select(
             *KEYS, "time", known=pl.sum_horizontal(*big.values()), counters=pl.sum_horizontal(*fell).cast(pl.Int64)
         ).filter((pl.col("counters") > 0) & (pl.col("counters") >= self.entity_share * pl.col("known")))
-        return anew.select(pl.col(name).cast(dtype) for name, dtype in FALLEN.items()), after
+        return anew.select(pl.col(name).cast(dtype) for name, dtype in FALLEN.items())
 
     def _fell(self, name: str) -> pl.Expr:
         before = pl.col(f"{name}_before")

@@ -5,11 +5,13 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.heard import heard, rows_of
 from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
 from detectors.silence import seconds, silences
 from detectors.stats.sorted_state import part
@@ -81,9 +83,11 @@ class StaleTelemetry:
                 kept.append(known)
                 continue
             is_same = False
-            rows = rows.select(time=table.time, source=table.source, told=pl.lit(False))
-            known = known.select("source", "time", "told")
-            gaps, after = silences(rows, known, by="source", now=context.now, limit=limit)
+            seen = heard(context, rows, (table.source,)).select("time", "first", "longest", source="id", told=False)
+            gaps, after = silences(
+                seen, known.select("source", "time", "told"), by="source", now=context.now, limit=limit,
+                rows_of=partial(_rows_of, rows, table.source),
+            )  # fmt: skip
             if not gaps.is_empty():
                 gaps = _judged(gaps, spread_plans, limit)
                 found.append(_statements(gaps, table, limit, timedelta(seconds=context.interval_seconds_of(table))))
@@ -96,7 +100,7 @@ class StaleTelemetry:
             return Detection(ordered(), state)
         lasting = pl.concat([pl.DataFrame(schema=self.keeps), lasting], how="diagonal")
         # In order of table and source, so that the next batch finds each table by bisection.
-        after = pl.concat([lasting, *kept], rechunk=True)
+        after = pl.concat([lasting, *kept])
         if not found:
             return Detection(ordered(), after)
         said = self._outages(pl.concat(found, how="diagonal"), pl.concat(silent), before, after)
@@ -121,6 +125,10 @@ class StaleTelemetry:
             .then(pl.lit("page")).otherwise("severity"),
         )  # fmt: skip
         return pl.concat([begins.drop("many"), said.filter(~pl.col("active"))])
+
+
+def _rows_of(rows: pl.DataFrame, source: str, sources: pl.Series) -> pl.DataFrame:
+    return rows_of(rows, (source,), sources).select("time", source="id", told=False)
 
 
 def _is_due(known: pl.DataFrame, limit: timedelta, now: datetime) -> bool:

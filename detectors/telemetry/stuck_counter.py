@@ -10,16 +10,16 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.silence import seconds
+from detectors.stats.adjacent import within
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
 from detectors.telemetry.counter_rows import (
     GRID_SECONDS,
     KEYS,
+    Walked,
     beside_earlier,
     entities_apart,
     of_kind,
-    put_in_place,
     thinned_tables,
-    unit_rows,
 )
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
@@ -98,17 +98,18 @@ class StuckCounter:
         for schema in JUDGED:
             table, rows = TABLE_BY_SCHEMA[schema], fresh[schema]
             interval = context.interval_seconds_of(table)
-            before = entities.filter(pl.col("table") == table.name)
+            before = entities.get(table.name, self.keeps.to_frame())
             held = levels.filter(pl.col("table") == table.name).select(GRADE_COLUMNS.names())
             if not rows.is_empty():
-                walked, last = _walked(rows, before, table)
+                beside = _beside(rows, before, table, context)
+                walked = _walked(beside.rows, schema)
                 if table.schema is FabricPort:
                     walked = self._with_far_end(walked, before, context.topology, interval)
                 limit_seconds = max(self.for_seconds, self.for_intervals * interval)
                 samples = self._samples(walked, held, table)
                 changes, held_after = graded_levels(samples, held, for_seconds=limit_seconds)
                 said.append(self._findings(changes, held, limit_seconds))
-                held, before = held_after, put_in_place(last, walked, list(_flags(schema)))
+                held, before = held_after, beside.with_lasts(walked, _flags(schema))
             stuck.append(of_kind(held, LEVEL, table))
             kept.append(of_kind(before, ENTITY, table))
         # Each part is in its own order already: to sort the whole would cost more than all the rest.
@@ -198,33 +199,33 @@ class StuckCounter:
         return findings_frame(said, self.name, "counter_stuck", "source")
 
 
-def _walked(rows: pl.DataFrame, before: pl.DataFrame, table: Table) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows with what each value was before, which counters have been seen to count by then, and by how much bytes grew;
-    and the last values of every entity.
-    """
-    schema = table.schema
-    names, counters = (*JUDGED[schema], *BESIDE[schema]), JUDGED[schema]
-    rows = unit_rows(rows, table, names, NOW[schema])
-    walked, last = beside_earlier(rows, before, names, _flags(schema))
-    grew = {name: _grew(name) for name in counters}
-    if "carried" in walked.columns:  # more than one row of an entity
-        grew = {name: grown.cast(pl.Int8).cum_max().over(KEYS) > 0 for name, grown in grew.items()}
-    walked = walked.with_columns(
-        (pl.col(f"{name}_counts").fill_null(value=False) | grown).alias(f"{name}_counts")
-        for name, grown in grew.items()
+def _beside(rows: pl.DataFrame, before: pl.DataFrame, table: Table, context: Context) -> Walked:
+    names = (*JUDGED[table.schema], *BESIDE[table.schema])
+    return beside_earlier(
+        rows, before, table, context, names=names, held=_flags(table.schema), as_they_are=NOW[table.schema]
     )
-    if schema is FabricPort:
-        walked = walked.with_columns(
-            pl.when(_grew(name)).then(pl.col(name) - pl.col(f"{name}_before")).otherwise(0.0).clip(0.0)
-            .alias(f"{name}_grown") for name in FAR
-        )  # fmt: skip
-    return walked, last
 
 
-def _flags(schema: type[dy.Schema]) -> tuple[str, ...]:
+def _walked(walked: pl.DataFrame, schema: type[dy.Schema]) -> pl.DataFrame:
+    """Rows with which counters have been seen to count by then, and by how much bytes grew since the row before."""
+    counts = {
+        name: pl.col(f"{name}_counts").fill_null(value=False)
+        | within(pl.when(_grew(name)).then(pl.lit(value=True)), "place").fill_null(value=False)
+        for name in JUDGED[schema]
+    }
+    walked = walked.with_columns(**{f"{name}_counts": seen for name, seen in counts.items()})
+    if schema is not FabricPort:
+        return walked
+    return walked.with_columns(
+        pl.when(_grew(name)).then(pl.col(name) - pl.col(f"{name}_before")).otherwise(0.0).clip(0.0)
+        .alias(f"{name}_grown") for name in FAR
+    )  # fmt: skip
+
+
+def _flags(schema: type[dy.Schema]) -> list[str]:
     """What is kept of an entity beside its values: which counters count, and by how much its bytes grew."""
-    counts = tuple(f"{name}_counts" for name in JUDGED[schema])
-    return (*counts, *(f"{name}_grown" for name in FAR)) if schema is FabricPort else counts
+    counts = [f"{name}_counts" for name in JUDGED[schema]]
+    return [*counts, *(f"{name}_grown" for name in FAR)] if schema is FabricPort else counts
 
 
 def _grew(name: str) -> pl.Expr:
