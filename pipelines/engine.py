@@ -16,8 +16,8 @@ from detectors.contract import FINDING_COLUMNS, Context, Detector, ordered
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
 from detectors.stats.sorted_state import part, span
-from pipelines.health_counts import health_of
-from pipelines.row_order import is_increasing, is_nobody_behind, is_unique, without
+from pipelines.health_counts import HEALTH_COLUMNS, health_of
+from pipelines.row_order import in_order, is_increasing, is_nobody_behind, is_unique, without
 from schemas.admission import QUARANTINE_COLUMNS
 from schemas.columns import UTC_MICROSECONDS
 from schemas.incident import Incident
@@ -95,19 +95,31 @@ class Engine:
 
     def step(self, state: EngineState, batch: Batch) -> Step:
         """Judge what has arrived up to the watermark. A watermark that goes back is held where it was."""
+        judged = self.judge(state, batch)
+        now = judged.state.now
+        context = self.context(state, now, batch.lags)
+        incidents, correlation = correlate(judged.findings, state.correlation, context)
+        return replace(
+            judged, state=replace(judged.state, correlation=correlation), incidents=incidents,
+            health=health_of(judged.accepted, judged.late, batch.quarantined, now),
+        )  # fmt: skip
+
+    def judge(self, state: EngineState, batch: Batch) -> Step:
+        """The same without incidents and without health: for who folds findings himself, in rounds that the cut of the
+        rows does not move (pipelines.rounds).
+        """
         now = max(batch.now, state.now)
         accepted, late, sources = self._admit_in_time(state, batch)
         put_aside = {"late": late, "quarantine": batch.quarantined.drop_nulls(["time", "table", "source"])}
         released, pending = _release({**accepted, **put_aside}, state.pending, now)
         findings, detectors = self._detect(released, state, self.context(state, now, batch.lags))
-        incidents, correlation = correlate(findings, state.correlation, self.context(state, now, batch.lags))
         following = replace(
-            state, now=now, sources=sources, pending=pending, detectors=detectors, correlation=correlation,
+            state, now=now, sources=sources, pending=pending, detectors=detectors,
             recent=self._recent(state.recent, released, accepted, sources),
         )  # fmt: skip
         return Step(
-            state=following, accepted=accepted, late=late, health=health_of(accepted, late, batch.quarantined, now),
-            quarantined=batch.quarantined, findings=findings, incidents=incidents, lags=batch.lags,
+            state=following, accepted=accepted, late=late, health=pl.DataFrame(schema=HEALTH_COLUMNS),
+            quarantined=batch.quarantined, findings=findings, incidents=(), lags=batch.lags,
         )  # fmt: skip
 
     def context(self, state: EngineState, now: datetime, lags: Mapping[str, timedelta]) -> Context:
@@ -275,12 +287,13 @@ def _release(
         frames = [frames[table.name] for frames in (pending, accepted) if table.name in frames]
         if not frames:
             continue
-        rows = pl.concat(frames)
+        rows = pl.concat(frames) if len(frames) > 1 else frames[0]
+        if rows.is_empty():
+            released[table.name] = rows
+            continue
         passed = pl.col(table.time) < now
-        order, ready = [table.time, *table.key], rows.filter(passed)
-        is_ready = is_increasing(ready, order)
-        released[table.name] = ready if is_ready else ready.sort(order, nulls_last=True, maintain_order=True)
-        held = rows.filter(~passed)
-        if not held.is_empty():
-            waiting[table.name] = held
+        ready = rows.filter(passed)
+        released[table.name] = in_order(ready, [table.time, *table.key])
+        if ready.height < rows.height:
+            waiting[table.name] = rows.filter(~passed)
     return released, waiting

@@ -11,6 +11,8 @@ import polars as pl
 
 def is_increasing(rows: pl.DataFrame, columns: Sequence[str]) -> bool:
     """Whether each row is greater than the one before, compared column by column; a null compares as no."""
+    if rows.height <= 1:
+        return True
     less, equal = pl.lit(value=False), pl.lit(value=True)
     for column in columns:
         before = pl.col(column).shift(1)
@@ -19,8 +21,15 @@ def is_increasing(rows: pl.DataFrame, columns: Sequence[str]) -> bool:
     return bool(rows.select(less.slice(1).fill_null(value=False).all()).item())
 
 
+def in_order(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The rows by these columns, nulls last; equal ones as they came."""
+    return rows if is_increasing(rows, columns) else rows.sort(columns, nulls_last=True, maintain_order=True)
+
+
 def is_unique(rows: pl.DataFrame, columns: Sequence[str]) -> bool:
     """Whether no two rows agree in all these columns. Two that only share a hash count as agreeing."""
+    if rows.height <= 1:
+        return True
     return int(rows.select(pl.struct(columns).hash().n_unique()).item()) == rows.height
 
 

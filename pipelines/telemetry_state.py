@@ -83,14 +83,13 @@ def gather_state(connection: duckdb.DuckDBPyConnection) -> None:
 def _put(
     connection: duckdb.DuckDBPyConnection, stream: str, frames: Mapping[str, pl.DataFrame], keep: list[str]
 ) -> None:
-    """Make the stream's table anew: these frames, and those to keep as they stand in it."""
+    """Put these frames in place of all in the stream's table but those to keep as they stand there."""
     table = _table(stream)
+    connection.execute(f"create table if not exists {table} (name varchar, frame blob using compression uncompressed)")
+    connection.execute(f"delete from {table} where name not in (select unnest(?::varchar[]))", [keep])  # noqa: S608 quoted
     packed = {"name": list(frames), "frame": [_packed(frame) for frame in frames.values()]}
     connection.register("incoming", pl.DataFrame(packed, schema=STATE_COLUMNS))
-    rows = "select name, frame from incoming"
-    if keep:
-        rows += f" union all select name, frame from {table} where name in (select unnest(?))"  # noqa: S608 quoted
-    connection.execute(f"create or replace table {table} as {rows}", [keep] if keep else [])
+    connection.execute(f"insert into {table} select name, frame from incoming")  # noqa: S608 quoted
     connection.unregister("incoming")
 
 

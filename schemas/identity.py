@@ -27,6 +27,7 @@ UNRESOLVED_COLUMNS = pl.Schema({"table": pl.String, "kind": pl.String, "alias": 
 _GUID = re.compile(r"(?:[HSR]-)?(0x)?([0-9a-f]{1,16})", re.IGNORECASE)
 _GUID_DIGITS_BARE = 12  # without 0x, fewer digits may be a word
 _PCI = r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}$"
+FEW = 16
 UUID_LENGTH = 8  # what is shorter names no GPU of the world
 
 
@@ -194,20 +195,24 @@ def resolve(tables: Mapping[str, pl.DataFrame], identities: Identities, said: pl
             if "uuid" in rows.columns and unknown:
                 rows, unknown = _by_uuid(rows, unknown, identities)
             unresolved.append(_counted(name, "host", rows["node"], unknown if identities.nodes else ()))
-            if "uuid" in rows.columns:
+            if "uuid" in rows.columns and rows["uuid"].null_count() < rows.height:
                 learned.append(_learned(rows, "uuid"))
-            if "pci" in rows.columns:
+            if "pci" in rows.columns and rows["pci"].null_count() < rows.height:
                 rows = _one_spelling(rows)
                 learned.append(_learned(rows, "pci"))
                 rows, lost = _with_slots(rows, identities)
                 unresolved.append(_counted(name, "pci", lost, tuple(lost.unique())))
         answers[name] = rows
-    known = identities.aliases if said is None else pl.concat([identities.aliases, said])
-    news = pl.concat(learned).join(known, on=list(ALIAS_COLUMNS), how="anti", maintain_order="left")
+    news = pl.concat(learned)
+    if not news.is_empty():
+        known = identities.aliases if said is None else pl.concat([identities.aliases, said])
+        news = news.join(known, on=list(ALIAS_COLUMNS), how="anti", maintain_order="left")
     return Resolved(answers, news, pl.concat(unresolved))
 
 
 def _names(column: pl.Series) -> list[str]:
+    if len(column) < FEW:
+        return sorted({name for name in column if name is not None})  # one event: its step may not wait for queries
     return column.drop_nulls().unique().sort().to_list()
 
 

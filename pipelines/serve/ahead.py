@@ -20,6 +20,7 @@ import structlog
 from detectors.contract import FINDING_COLUMNS, Context, Detector
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
+from detectors.stats.sorted_state import part
 from pipelines.engine import Batch, Engine, EngineState
 from pipelines.recovery.recover import recover
 from pipelines.serve.lane import LaneArrival
@@ -64,21 +65,22 @@ class Peek:
             self.state, self.done, self.based = self._begun(seen.judged.state), seen.number, seen.number
             self.findings = self.findings.clear()
         fresh = [arrival for arrival in arrivals if arrival.number > self.done]
-        self.findings = self.findings.filter(pl.col("time") >= seen.judged.state.now)
+        if not self.findings.is_empty():
+            self.findings = self.findings.filter(pl.col("time") >= seen.judged.state.now)
         tables = _joined(fresh, self.tables)
         self.done = max([self.done, *(arrival.number for arrival in fresh)])
         if not tables and not self.state.pending:
             return
         named = resolve(tables, seen.judged.identities, seen.judged.said).tables
-        step = self.engine.step(self.state, Batch(tables=named, now=until))
-        self.state = replace(step.state, correlation=Correlation())
+        step = self.engine.judge(self.state, Batch(tables=named, now=until, lags=seen.judged.lags))
+        self.state = step.state
         self.findings = pl.concat([self.findings, step.findings])
 
     def _begun(self, state: EngineState) -> EngineState:
         (detector,) = self.engine.detectors
         return replace(
             state,
-            sources=state.sources.filter(pl.col("table").is_in(self.tables)),
+            sources=pl.concat(part(state.sources, "table", name) for name in sorted(self.tables)),
             pending={name: rows for name, rows in state.pending.items() if name in self.tables},
             recent={name: rows for name, rows in state.recent.items() if name in self.tables},
             detectors={detector.name: state.detectors[detector.name]}, correlation=Correlation(),
@@ -177,7 +179,7 @@ class Ahead:
             said = said.filter(pl.col("time") >= seen.judged.state.now).sort("time", maintain_order=True)
             context = Context(
                 now=until, began=seen.judged.state.began, topology=self.topology,
-                intervals_seconds=self.intervals_seconds,
+                intervals_seconds=self.intervals_seconds, lags=seen.judged.lags,
             )  # fmt: skip
             incidents, _ = correlate(said, known, context)
             roots = set(said.filter("active").select("cause", "entity").iter_rows())

@@ -11,11 +11,12 @@ from pathlib import Path
 from pipelines.bundles.bundle import decode, is_bundle
 from pipelines.bundles.source import bundle_source
 from pipelines.mapped_formats import TOPIC_MARK, mapped_format
-from pipelines.pacing import window_seconds
+from pipelines.pacing import WINDOW_SECONDS, window_seconds
 from pipelines.settings import Settings
 from pipelines.sources.arrival_lags import recorded_lags
 from pipelines.sources.contract import Source, SourceError
 from pipelines.sources.files import FileSource, surroundings_of
+from pipelines.sources.gathered import ROWS_AT_ONCE
 from pipelines.sources.kafka import KafkaSource
 from pipelines.sources.live_simulation import SPEC, live_simulation
 from pipelines.sources.windows import WindowSource
@@ -191,7 +192,7 @@ def stretch_source(
         intervals_seconds=USUAL_INTERVALS_SECONDS if cluster is None else cluster.intervals_seconds,
         span_seconds=stretch.seconds,
         lags=store.lags(begin, end + INSTANT),  # those of a stream's last step are noted as of its end
-        windows=partial(windows, store, stretch, seconds),
+        windows=partial(windows, store, stretch, seconds, rows=ROWS_AT_ONCE if seconds == WINDOW_SECONDS else 0),
     )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """From the messages of one partition to admitted rows, with topic, partition and offset of what was refused."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 
 import polars as pl
 from kafka.consumer.fetcher import ConsumerRecord
@@ -73,8 +74,7 @@ class TopicReader:
         """In the order of the messages: JSON ones that follow each other are decoded together. And DELAY_COLUMNS."""
         parts: list[Decoded] = []
         delays = [pl.DataFrame(schema=DELAY_COLUMNS)]
-        for arrow, group in groupby(records, lambda record: wire_arrow.looks_like(record.value or b"", "")):
-            run = list(group)
+        for arrow, run in _runs(records):
             if arrow:
                 mine = [self._arrow(table, record) for record in run]
                 delays.append(part_delays(run, mine))
@@ -146,6 +146,16 @@ def sent_column(table: str) -> str:
     return SENT_COLUMNS.get(table, TABLE_BY_NAME[table].time)
 
 
+def _runs(records: Sequence[ConsumerRecord]) -> Iterator[tuple[bool, Sequence[ConsumerRecord]]]:
+    """Messages that follow each other and are all Arrow, or all not."""
+    arrow = [(record.value or b"").startswith(wire_arrow.MARKS) for record in records]
+    if not any(arrow):
+        yield False, records  # as nearly always
+        return
+    for is_arrow, group in groupby(zip(arrow, records, strict=True), itemgetter(0)):
+        yield is_arrow, [record for _, record in group]
+
+
 def _refused(error: Unreadable, record: ConsumerRecord, table: str | None) -> Decoded:
     reject = Reject(rule="message|unreadable", reason=str(error), raw=record.value or b"")
     return Decoded(rejects=rejects_frame([reject], table))
@@ -174,6 +184,10 @@ def written_at(record: ConsumerRecord) -> datetime | None:
     milliseconds = record.timestamp
     if milliseconds is None or milliseconds < 0:
         return None
+    return _moment(milliseconds)
+
+
+def _moment(milliseconds: int) -> datetime:
     return EPOCH + timedelta(milliseconds=min(milliseconds, YEAR_9999_MILLISECONDS))
 
 
@@ -181,10 +195,10 @@ def _not_from_the_future(intake: Intake, records: Sequence[ConsumerRecord], orig
     """Without rows whose event time is a day ahead of when the message was written: one broken clock would carry the
     watermark past everybody else.
     """
-    written = [moment for moment in map(written_at, records) if moment is not None]
+    written = [record.timestamp for record in records if record.timestamp is not None and record.timestamp >= 0]
     if not written:
         return intake
-    limit = min(written) + AHEAD_MAXIMUM
+    limit = _moment(min(written)) + AHEAD_MAXIMUM
     refused: list[pl.DataFrame] = []
     tables: dict[str, pl.DataFrame] = {}
     for name, rows in intake.tables.items():

@@ -4,9 +4,10 @@ A value is a scalar or a list; lists have one length, scalars broadcast: one GPU
 message are the same format. `time` is RFC 3339 or integer microseconds since the epoch. In a column that holds lists
 itself (job_event.members, otdr_trace.samples_db) a list of scalars is one row's value, a list of lists one per row.
 
-Decoding is by batch and by column: messages go through a decoder made for the table, which checks types in C, and
-messages of one shape are joined column by column, never row by row. What that decoder refuses (an unknown column, a
-word in a column of numbers) is decoded again without types, and then only the offending rows are lost.
+Decoding is by batch and by column. Messages that are written alike are taken apart together (wire_layout); others go
+through a decoder made for the table, which checks types in C, and those of one shape are joined column by column, never
+row by row. What that decoder refuses (an unknown column, a word in a column of numbers) is decoded again without types,
+and then only the offending rows are lost.
 
 Messages are taken apart a few at a time: thousands of them would keep so many lists alive that Python's garbage
 collector takes longer to look at them than everything else together (measured: up to four fifths of the time).
@@ -25,13 +26,13 @@ from schemas.columns import UTC_MICROSECONDS
 from schemas.formats import payload
 from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, rejects_frame
 from schemas.formats.wire_columns import Rejected, column, conform, inner_of
+from schemas.formats.wire_layout import ROWS_PER_MESSAGE_MAXIMUM, lay_out
 from schemas.tables import TABLE_BY_NAME, Table
 
 NAME = "wire JSON"
 VERSIONS = "our own: a JSON object with the table's columns, one row or lists of one length, one message a line"
 LEAVES = "columns that no table knows, which are counted"
 MESSAGE_BYTES_MAXIMUM = 16 * 1024 * 1024
-ROWS_PER_MESSAGE_MAXIMUM = 1_000_000
 UNKNOWN_COLUMNS_MAXIMUM = 64
 MESSAGES_TOGETHER = 128
 _MESSAGE = "__message"
@@ -84,7 +85,10 @@ def decode_json(
     again: list[int] = []
     decoder = _decoder(table.name)
     listed = [at for at, dtype in enumerate(table.columns.values()) if isinstance(dtype, pl.List)]
-    for index, message in enumerate(messages):
+    large = {at for at, length in enumerate(map(len, messages)) if length > bytes_maximum}
+    laid, left = lay_out(messages, [at for at in range(len(messages)) if at not in large], table)
+    for index in sorted([*left, *large]):
+        message = messages[index]
         if len(message) > bytes_maximum:
             reason = f"message of {len(message)} bytes is over the limit of {bytes_maximum}"
             rejects.append((index, Reject(rule="message|size", reason=reason, raw=message)))
@@ -106,7 +110,8 @@ def decode_json(
         if gathered is None:
             gathered = shapes[shape] = _Gathered(names, shape)
         gathered.add(index, values, messages, rejects)
-    frames = [_joined(gathered, table, messages, rejects, trusted=True) for gathered in shapes.values()]
+    alike = [_Gathered(one.layout.names, one.layout.shape, [], one.indices, one.lengths, one.columns) for one in laid]
+    frames = [_joined(one, table, messages, rejects, trusted=True) for one in (*alike, *shapes.values())]
     frames += _untyped(again, table, messages, rejects)
     if not frames:
         return pl.DataFrame(schema=table.columns), sorted(rejects, key=_index)

@@ -20,11 +20,12 @@ VERSIONS = "Arrow IPC, stream and file"
 LEAVES = "columns that no table knows, which are counted"
 FILE_MARK = b"ARROW1"
 STREAM_MARK = b"\xff\xff\xff\xff"
+MARKS = (FILE_MARK, STREAM_MARK)
 EXPANSION_MAXIMUM = 32  # of a compressed payload
 
 
 def looks_like(head: bytes, name: str) -> bool:  # noqa: ARG001  every format answers to the same question
-    return head.startswith((FILE_MARK, STREAM_MARK))
+    return head.startswith(MARKS)
 
 
 def encode_arrow(frame: pl.DataFrame) -> bytes:

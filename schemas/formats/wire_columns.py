@@ -33,7 +33,7 @@ def column(name: str, values: list[Any], dtype: pl.DataType, *, trusted: bool) -
     """
     wanted = dtype
     if dtype == UTC_MICROSECONDS:
-        wanted = pl.String() if any(isinstance(value, str) for value in values) else pl.Int64()
+        wanted = pl.String() if str in set(map(type, values)) else pl.Int64()
     if trusted or _fits(values, wanted):
         try:
             if isinstance(dtype, pl.List):
