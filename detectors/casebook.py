@@ -1,180 +1,221 @@
 """The state of correlation opened for one step: levels and cases by id, with the indexes that keep every look-up short.
 
-Every index follows from the levels alone, so opening a stored state again gives the same answers.
+Every index follows from the levels alone, so opening a stored state again gives the same answers. Levels are known in
+here by their seats, which are compared by identity: the key of a level is five words, and asked for too often.
 """
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
 
+import msgspec
 from msgspec.structs import replace
 
 from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Timing, rank, span
 from detectors.explanation import EXPLAINED_BY, MERGE_BY_CAUSE, SYMPTOMS, Relation
-from detectors.places import Place, Site, Surroundings, drawn_up, feeds_of, place_of
+from detectors.places import HIGHEST, Place, Site, Surroundings, drawn_up, feeds_of, place_of
+from schemas.causes import CAUSE_BY_NAME
 from schemas.topology import Topology
 
 EVIDENCE_LIMIT = 20  # findings of an incident whose evidence is kept, beside its roots'
 
 
+class Seat(msgspec.Struct, eq=False, gc=False):
+    """A level while a step is under way, and where it stands. It refers to nothing that leads back to it (gc=False)."""
+
+    key: Key
+    level: Level
+    site: Site
+    stands: tuple[Place, ...]
+
+
+Present = dict[Seat, None]  # who is at a place, in order
+
+
 class Casebook:
-    """folded: levels of each case. roots: how many of them are its roots. open: how many keep it open. deadlines: a
-    heap of instants at which a case may change by itself; one that no longer applies does nothing.
+    """seats: levels by key. folded: seats of each case. roots: how many of them are its roots. open: how many keep it
+    open. deadlines: a heap of instants at which a case may change by itself; one that no longer applies does nothing.
     """
 
     def __init__(self, state: Correlation, topology: Topology, timing: Timing) -> None:
         self.topology = topology
         self.timing = timing
-        self.levels: dict[Key, Level] = {}
+        self.seats: dict[Key, Seat] = {}
         self.cases = {case.id: case for case in state.cases}
-        self.folded: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        self.folded: defaultdict[str, dict[Seat, None]] = defaultdict(dict)
         self.roots: Counter[str] = Counter()
         self.open: Counter[str] = Counter()
         self.deadlines: list[tuple[Instant, str]] = []
         self._sites, self._shares = drawn_up(topology)
-        self._standing: defaultdict[Place, dict[Key, None]] = defaultdict(dict)  # levels by where they stand
+        self._standing: defaultdict[Place, Present] = defaultdict(dict)
+        self._views: dict[Surroundings, tuple[tuple[int, Present], ...]] = {}  # what stands where one looks for a cause
         self._near: defaultdict[tuple[str, Place], Counter[str]] = defaultdict(Counter)  # cases by cause and domain
-        self._leaning: dict[Surroundings, dict[Key, None]] = {}  # roots by where they look for a cause
-        self._around: defaultdict[Place, list[Surroundings]] = defaultdict(list)  # that some root leans on
+        self._leaning: dict[Surroundings, Present] = {}  # roots by where they look for a cause
+        self._around: dict[Place, list[Surroundings]] = {}  # that some root leans on
+        self._relations: set[Relation] = set()  # over which some root leans, or has leant
         self._skew = span(timing.skew_seconds)
         self._settle = span(timing.settle_seconds)
         self._reach = span(timing.reach_seconds)
         self._domain = span(timing.domain_seconds)
         self._reroot = span(timing.reroot_seconds)
         for level in state.levels:
-            self.put(level)
+            self.take(self.seat(level))
         for case in state.cases:
             for deadline in case.deadlines(timing):
                 self.remind(case.id, deadline)
 
-    def put(self, level: Level) -> None:
-        """Write a level down, in place of what was known of it."""
-        key = level.said.key
-        before = self.levels.get(key)
-        self.levels[key] = level
-        if before is None:
-            for place in self._stands(level):
-                self._standing[place][key] = None
-        elif before.case == level.case and before.root == level.root and before.keeps_open == level.keeps_open:
-            return
-        else:
-            self._count(before, key, -1)
-        self._count(level, key, 1)
+    def seat(self, level: Level) -> Seat:
+        """A seat for a level that is not in the book yet: at its own place and beside it, and in the job that its
+        evidence names.
+        """
+        said = level.said
+        site = self._sites[place_of(said.kind, said.entity), level.members]
+        stands = site.stands
+        if level.job is not None and said.kind != "job":
+            stands = (*stands, ("runs", level.job))
+        return Seat(said.key, level, site, stands)
 
-    def fold(self, level: Level, case_id: str, *, root: bool = False) -> Level:
+    def take(self, seat: Seat) -> None:
+        """Write a level down that was not in the book."""
+        self.seats[seat.key] = seat
+        for place in seat.stands:
+            self._standing[place][seat] = None
+        self._count(seat, 1)
+
+    def put(self, seat: Seat, level: Level) -> None:
+        """Write a level down, in place of what was known of it."""
+        before = seat.level
+        if before.case == level.case and before.root == level.root and before.keeps_open == level.keeps_open:
+            seat.level = level
+            return
+        self._count(seat, -1)
+        seat.level = level
+        self._count(seat, 1)
+
+    def fold(self, seat: Seat, case_id: str, *, root: bool = False) -> None:
         """Write a level down as part of a case. A symptom beyond those that an incident shows keeps its numbers, not
         its evidence, so that the state of a storm stays small.
         """
+        level = seat.level
         said = level.said
         if not root and said.evidence is not None and len(self.folded[case_id]) >= EVIDENCE_LIMIT:
             said = replace(said, evidence=None)
         level = replace(level, said=said, case=case_id, root=root)
-        self.put(level)
-        return level
+        if seat.key in self.seats:
+            self.put(seat, level)
+        else:
+            seat.level = level
+            self.take(seat)
 
-    def drop(self, key: Key) -> Level:
+    def drop(self, seat: Seat) -> None:
         """Forget a level."""
-        level = self.levels.pop(key)
-        self._count(level, key, -1)
-        for place in self._stands(level):
-            del self._standing[place][key]
-        return level
+        del self.seats[seat.key]
+        self._count(seat, -1)
+        for place in seat.stands:
+            del self._standing[place][seat]
 
     def remind(self, case_id: str, deadline: Instant | None) -> None:
         if deadline is not None:
             heapq.heappush(self.deadlines, (deadline, case_id))
 
-    def due(self, until: Instant) -> Iterator[tuple[Case, Instant]]:
-        """Cases whose deadline has come, in order of time; those that arise while one looks are among them."""
+    def next_due(self, until: Instant) -> tuple[Case, Instant] | None:
+        """The next case whose deadline has come, in order of time; those that arise while one looks are among them."""
         while self.deadlines and self.deadlines[0][0] <= until:
             at, case_id = heapq.heappop(self.deadlines)
             if case_id in self.cases:
-                yield self.cases[case_id], at
+                return self.cases[case_id], at
+        return None
 
     def close(self, case: Case) -> None:
         del self.cases[case.id]
         self.folded.pop(case.id, None)
 
-    def case_of(self, level: Level) -> Case:
-        return self.cases[level.case]
-
     def levels_of(self, case_id: str) -> list[Level]:
-        return [self.levels[key] for key in self.folded[case_id]]
+        return [seat.level for seat in self.folded[case_id]]
 
-    def explainer(self, level: Level) -> Level | None:
-        """The level of an open case that explains this one: the highest in the causal order, then the earliest."""
+    def explainer(self, seat: Seat) -> Seat | None:
+        """The level of an open case that explains this one: the highest in the causal order, then the earliest. Places
+        are looked at in that order, so that a storm under a lost feed is not asked about its nodes too.
+        """
+        level, site = seat.level, seat.site
         explained_by = EXPLAINED_BY.get(level.said.cause)
         if explained_by is None:
             return None
-        site = self._site(level)
-        found: list[Level] = []
-        if causes := explained_by["same"]:
-            found += self._causes(causes, "same", site.own, level)
+        best: Seat | None = None
         for around in site.around:
             if causes := explained_by[around.relation]:
-                for place in around.places:
-                    if place in self._standing:
-                        found += self._causes(causes, around.relation, place, level)
-        return min(found, key=rank) if len(found) > 1 else next(iter(found), None)
+                for order, here in self._views.get(around) or self._view(around):
+                    if best is not None and order > CAUSE_BY_NAME[best.key[1]].order:
+                        break
+                    if here:
+                        best = self._better(best, causes, here, around.relation, level)
+        if causes := explained_by["same"]:
+            best = self._better(best, causes, self._standing.get(site.own, {}), "same", level)
+        return best
 
-    def _causes(self, causes: frozenset[str], relation: Relation, place: Place, level: Level) -> list[Level]:
-        """Levels of open cases at this place that explain the level."""
-        return [
-            cause
-            for key in self._standing.get(place, ())
-            if key[1] in causes
-            and self._explains(cause := self.levels[key], relation, level)
-            and self.cases[cause.case].state != "resolved"
-        ]
+    def _better(
+        self, best: Seat | None, causes: frozenset[str], here: Present, relation: Relation, level: Level
+    ) -> Seat | None:
+        """The best of what was found and the levels of open cases at this place that explain the level."""
+        for seat in here:
+            if (
+                seat.key[1] in causes
+                and self._explains(seat.level, relation, level)
+                and self.cases[seat.level.case].state != "resolved"
+                and (best is None or rank(seat.level) < rank(best.level))
+            ):
+                best = seat
+        return best
 
-    def explained(self, level: Level) -> dict[Key, Level]:
+    def explained(self, seat: Seat) -> list[Seat]:
         """The roots that this level explains."""
+        level = seat.level
         explains = SYMPTOMS[level.said.cause]
-        found: dict[Key, Level] = {}
-        leaning: list[tuple[Relation, Iterable[Key]]] = [("same", self._standing.get(self._site(level).own, ()))]
-        for place in self._stands(level):
-            if place in self._around:
-                leaning.extend((around.relation, self._leaning[around]) for around in self._around[place])
-        for relation, keys in leaning:
-            if symptoms := explains.get(relation):
-                for key in keys:
-                    if key[1] in symptoms and (root := self.levels[key]).root and self._explains(level, relation, root):
-                        found[key] = root
-        return found
+        found: dict[Seat, None] = {}
+        if (symptoms := explains.get("same")) and (here := self._standing.get(seat.site.own)):
+            self._find_roots(found, symptoms, here, "same", level)
+        for place in () if explains.keys().isdisjoint(self._relations) else seat.stands:
+            for around in self._around.get(place, ()):
+                if symptoms := explains.get(around.relation):
+                    self._find_roots(found, symptoms, self._leaning[around], around.relation, level)
+        return list(found)
 
-    def claims(self, level: Level, home: Case | None, at: Instant) -> tuple[list[Case], list[Level]]:
+    def _find_roots(
+        self, found: dict[Seat, None], symptoms: frozenset[str], here: Present, relation: Relation, level: Level
+    ) -> None:
+        for root in here:
+            if root.key[1] in symptoms and root.level.root and self._explains(level, relation, root.level):
+                found[root] = None
+
+    def claims(self, seat: Seat, home: Case | None, at: Instant) -> tuple[list[Case], list[Seat]]:
         """Cases that this level explains as a whole, and roots of others that it takes out of them."""
-        if level.said.cause not in SYMPTOMS:
+        if seat.level.said.cause not in SYMPTOMS:
+            return [], []
+        explained: dict[str, list[Seat]] = {}
+        for root in self.explained(seat):
+            explained.setdefault(root.level.case, []).append(root)
+        if not explained:
             return [], []
         young = at - self._reroot
-        explained: dict[str, dict[Key, Level]] = {}
-        for key, root in self.explained(level).items():
-            case = self.case_of(root)
-            if case.state != "resolved" and (case.detected_at is None or not case.fired or case.detected_at >= young):
-                explained.setdefault(case.id, {})[key] = root
         whole: list[Case] = []
-        parts: list[Level] = []
+        parts: list[Seat] = []
         for case_id in sorted(explained):
             case, roots = self.cases[case_id], explained[case_id]
+            old = case.fired and case.detected_at is not None and case.detected_at < young
+            if case.state == "resolved" or old or (home is not None and case_id == home.id):
+                continue
             merge = MERGE_BY_CAUSE.get(case.cause)
             enough = 0.5 if merge is not None and merge.together else 1.0
-            if home is not None and case_id == home.id:
-                continue
             if len(roots) >= enough * self.roots[case_id]:
                 whole.append(case)
             else:
-                parts.extend(sorted(roots.values(), key=rank))
+                parts.extend(sorted(roots, key=_rank))
         return whole, parts
 
-    def twin(self, level: Level) -> Level | None:
+    def twin(self, seat: Seat) -> Seat | None:
         """The same bad state of the same entity, as another detector or another code states it, in an open case."""
-        said = level.said
-        found = [
-            self.levels[key]
-            for key in self._standing.get(self._site(level).own, ())
-            if key[1:4] == said.state_of and self._is_open(self.levels[key].case)
-        ]
-        return min(found, key=rank) if found else None
+        here = self._standing.get(seat.site.own, ())
+        found = [one for one in here if one.key[1:4] == seat.key[1:4] and self._is_open(one.level.case)]
+        return min(found, key=_rank, default=None)
 
     def neighbour(self, level: Level) -> Case | None:
         """The case whose roots this level belongs to: same cause, a domain in common, begun within domain_seconds.
@@ -182,20 +223,19 @@ class Casebook:
         """
         if not level.grave:
             return None
-        near = self._domain
-        said = level.said
-        found = {
-            case.id: case
-            for domain in self._shares[said.state_of]
-            for case_id in self._near.get((said.cause, domain), ())
-            if case_id != level.case
-            and self._is_open(case_id)
-            and (case := self.cases[case_id]).cause == said.cause
-            and case.severity != "info"
-            and case.ended is None
-            and case.starts_at - near <= level.onset <= case.last_onset + near
-        }
-        return min(found.values(), key=lambda case: (case.opened, case.id), default=None)
+        cause, first, last = level.said.cause, level.onset - self._domain, level.onset + self._domain
+        found: Case | None = None
+        for domain in self._shares[level.said.state_of]:
+            for case_id in self._near.get((cause, domain), ()):
+                case = self.cases.get(case_id)
+                if (
+                    case is not None and case_id != level.case and case.state != "resolved" and case.cause == cause
+                    and case.severity != "info" and case.ended is None
+                    and case.starts_at <= last and first <= case.last_onset
+                    and (found is None or (case.opened, case_id) < (found.opened, found.id))
+                ):  # fmt: skip
+                    found = case
+        return found
 
     def has_gpus_folded(self, pdu: str, case_id: str) -> bool:
         """Whether a finding in the case already says which GPUs under the PDU are gone."""
@@ -204,29 +244,26 @@ class Casebook:
             for node in self.topology.nodes_under("pdu", pdu)
             for place in (("node", node), *(("gpu", gpu) for gpu in self.topology.gpus_of_node(node)))
         )
-        standing = (self.levels[key] for place in places for key in self._standing.get(place, ()))
+        standing = (seat.level for place in places for seat in self._standing.get(place, ()))
         return any(level.case == case_id and level.takes_gpus for level in standing)
 
-    def _site(self, level: Level) -> Site:
-        return self._sites[place_of(level.said.kind, level.said.entity), level.members]
-
-    def _stands(self, level: Level) -> tuple[Place, ...]:
-        """At its own place and beside it, and in the job that its evidence names."""
-        site = self._site(level)
-        if level.job is None or level.said.kind == "job":
-            return (site.own, *site.beside)
-        return (site.own, *site.beside, ("runs", level.job))
+    def _view(self, around: Surroundings) -> tuple[tuple[int, Present], ...]:
+        """What stands at each of the places, and how high in the causal order it can be; the highest first."""
+        places = sorted(around.places, key=lambda place: HIGHEST[place[0]])
+        view = self._views[around] = tuple((HIGHEST[place[0]], self._standing[place]) for place in places)
+        return view
 
     def _is_open(self, case_id: str) -> bool:
         case = self.cases.get(case_id)
         return case is not None and case.state != "resolved"
 
-    def _count(self, level: Level, key: Key, by: int) -> None:
+    def _count(self, seat: Seat, by: int) -> None:
+        level = seat.level
         case_id = level.case
         if by > 0:
-            self.folded[case_id][key] = None
+            self.folded[case_id][seat] = None
         else:
-            del self.folded[case_id][key]
+            del self.folded[case_id][seat]
         if level.keeps_open:
             self.open[case_id] += by
         if not level.root:
@@ -238,15 +275,16 @@ class Casebook:
             near[case_id] += by
             if not near[case_id]:
                 del near[case_id]
-        for around in self._site(level).around:
+        for around in seat.site.around:
             if by < 0:
-                del self._leaning[around][key]
+                del self._leaning[around][seat]
             elif around in self._leaning:
-                self._leaning[around][key] = None
+                self._leaning[around][seat] = None
             else:
-                self._leaning[around] = {key: None}
+                self._leaning[around] = {seat: None}
+                self._relations.add(around.relation)
                 for place in around.places:
-                    self._around[place].append(around)
+                    self._around.setdefault(place, []).append(around)
 
     def _explains(self, cause: Level, relation: Relation, symptom: Level) -> bool:
         """A cause begins before its symptom, clocks aside, and the symptom before its cause is long over. A mere
@@ -273,5 +311,9 @@ class Casebook:
         )
 
     def _in_trouble(self, pdu: str, cause: str) -> bool:
-        standing = (self.levels[key] for key in self._standing.get(("pdu", pdu), ()))
+        standing = (seat.level for seat in self._standing.get(("pdu", pdu), ()))
         return any(level.active and level.said.cause == cause for level in standing)
+
+
+def _rank(seat: Seat) -> tuple[int, Instant, Key]:
+    return rank(seat.level)

@@ -13,7 +13,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from detectors.contract import FINDING_COLUMNS
-from schemas.causes import CAUSE_BY_NAME, Severity
+from schemas.causes import CAUSE_BY_NAME, CAUSES, Severity
 from schemas.incident import Incident, incident_id
 
 Instant = int  # microseconds since the epoch, UTC
@@ -23,6 +23,8 @@ LEVEL_PER_CODE = frozenset({"gpu.xid", "gpu.xid_repeats", "telemetry.clock_skew"
 entity, and may change while it lasts: a leak that the rope shows, and then the reservoir too, is one leak.
 """
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TAKES_GPUS = frozenset(cause.name for cause in CAUSES if cause.takes_gpus)
+STALLS_GPUS = frozenset(cause.name for cause in CAUSES if cause.stalls_gpus)
 SEVERITY_RANK: Mapping[Severity, int] = {"info": 0, "ticket": 1, "page": 2}
 
 
@@ -91,8 +93,9 @@ class Level(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     said: the last statement that it holds. case: the id of its case. root: whether the case is about it. onset: when
     this period of it began, as estimated. grave: whether it ever was more than a suspicion (severity info). ended:
-    when it last ended. flaps: how often it came back. domain_wide: it was stated before any GPU under it was, and so
-    takes them all. job, members: as its evidence names them.
+    when it last ended. flaps: how often it came back. domain_wide: it takes all that is under it, as a PDU that was
+    stated before any GPU under it was, or a job whose standstill others were told of. job, members: as its evidence
+    names them.
     """
 
     said: Statement
@@ -109,14 +112,19 @@ class Level(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def takes_gpus(self) -> bool:
-        return self.grave and CAUSE_BY_NAME[self.said.cause].takes_gpus
+        return self.grave and self.said.cause in TAKES_GPUS
+
+    @property
+    def stalls(self) -> bool:
+        """Whether the GPUs that it names stand still by themselves: as a root, or since others were told so."""
+        return (self.root or self.domain_wide) and self.grave and self.said.cause in STALLS_GPUS
 
     @property
     def keeps_open(self) -> bool:
         """An incident is over when its root and whatever takes its GPUs are over: power that is back does not help
         while nodes are down. Other symptoms do not keep it open; one that stays is then an incident of its own.
         """
-        return self.active and (self.root or self.takes_gpus)
+        return self.active and (self.root or (self.grave and self.said.cause in TAKES_GPUS))
 
 
 class Case(msgspec.Struct, frozen=True, array_like=True, gc=False):

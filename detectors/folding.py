@@ -5,8 +5,8 @@ A case that merges into another keeps nothing of its own but its id, so that nob
 
 from msgspec.structs import replace
 
-from detectors.casebook import Casebook
-from detectors.correlation_state import Case, Instant, Level, earlier, opened, patience, worse
+from detectors.casebook import Casebook, Seat
+from detectors.correlation_state import STALLS_GPUS, Case, Instant, Level, earlier, opened, patience, worse
 from detectors.incident_view import incident_of
 from schemas.incident import Incident
 
@@ -22,36 +22,41 @@ class Folding:
     def place(self, level: Level, at: Instant, *, orphan: bool = False) -> None:
         """Fold a level into the case of its cause, of its like, of its symptoms, or one of its own."""
         book = self.book
-        cause = book.explainer(level)
-        twin = book.twin(level) if cause is None else None
+        seat = book.seat(level)
+        cause = book.explainer(seat)
+        twin = book.twin(seat) if cause is None else None
         found = cause or twin
-        home = book.case_of(found) if found is not None else book.neighbour(level)
-        self._gather(level, home, at, root=cause is None and (twin is None or twin.root), orphan=orphan)
+        home = book.cases[found.level.case] if found is not None else book.neighbour(level)
+        root = cause is None and (twin is None or twin.level.root)
+        self._gather(seat, home, at, root=root, orphan=orphan)
 
-    def settle_in(self, root: Level, at: Instant) -> None:
+    def settle_in(self, root: Seat, at: Instant) -> None:
         """A root that became worse, or came back, looks again for a cause, for its like and for its symptoms."""
         book = self.book
-        own = book.case_of(root)
+        own = book.cases[root.level.case]
         cause = book.explainer(root)
-        home = book.neighbour(root) if cause is None else book.case_of(cause)
+        home = book.neighbour(root.level) if cause is None else book.cases[cause.level.case]
         if home is not None and home.id != own.id:
-            own = self._unite(root, home, [own], at)
+            own = self._unite(root.level, home, [own], at)
         self._gather(root, own, at, root=cause is None, orphan=False)
 
-    def _gather(self, level: Level, home: Case | None, at: Instant, *, root: bool, orphan: bool) -> None:
+    def _gather(self, seat: Seat, home: Case | None, at: Instant, *, root: bool, orphan: bool) -> None:
         """Fold a level into its home, or a case of its own, together with all that it explains."""
-        book = self.book
-        whole, parts = book.claims(level, home, at)
-        case = self._unite(level, home, whole, at, orphan=orphan)
+        book, level = self.book, seat.level
+        whole, parts = book.claims(seat, home, at)
+        case = home if home is not None and not whole else self._unite(level, home, whole, at, orphan=orphan)
         if root and level.said.kind == "pdu" and level.takes_gpus:
-            level = replace(
-                level, domain_wide=level.domain_wide or not book.has_gpus_folded(level.said.entity, case.id)
-            )
-        self.weigh(book.fold(level, case.id, root=root), at, due=True, orphan=orphan)
+            wide = level.domain_wide or not book.has_gpus_folded(level.said.entity, case.id)
+            seat.level = replace(level, domain_wide=wide)
+        elif root and case.fired and level.said.cause in STALLS_GPUS:
+            seat.level = replace(level, domain_wide=True)  # others are told of its GPUs, and none leaves again
+        book.fold(seat, case.id, root=root)
+        self.weigh(seat.level, at, due=True, orphan=orphan)
         for part in parts:
-            moved = book.fold(part, case.id)
-            self.judge_over(part.case, at)
-            self.weigh(moved, at, due=True)
+            left = part.level.case
+            book.fold(part, case.id)
+            self.judge_over(left, at)
+            self.weigh(part.level, at, due=True)
 
     def _unite(self, level: Level, home: Case | None, whole: list[Case], at: Instant, *, orphan: bool = False) -> Case:
         """One case out of many, about what `home` is about, or else about the new level.
@@ -59,8 +64,6 @@ class Folding:
         The home keeps its id if it fired; else the one that fired first does, so that nobody is paged twice.
         """
         book = self.book
-        if home is not None and not whole:
-            return home
         kept = home
         fired = [case for case in whole if case.fired]
         if fired and (home is None or not home.fired):
@@ -70,8 +73,8 @@ class Folding:
             about = opened(level, at, at)
         kept = kept or about
         if about.id != kept.id:
-            for symptom in book.levels_of(kept.id):
-                book.put(replace(symptom, root=False))
+            for symptom in tuple(book.folded[kept.id]):
+                book.put(symptom, replace(symptom.level, root=False))
             kept = replace(
                 kept, cause=about.cause, kind=about.kind, starts_at=about.starts_at, last_onset=about.last_onset
             )
@@ -86,8 +89,8 @@ class Folding:
         if other.told:
             gone = replace(other, state="resolved", ended=at)
             self.over[other.id] = incident_of(gone, book.levels_of(other.id), book.topology, merged_into=kept.id)
-        for level in book.levels_of(other.id):
-            book.fold(level, kept.id, root=level.root and keep_roots)
+        for seat in tuple(book.folded[other.id]):
+            book.fold(seat, kept.id, root=seat.level.root and keep_roots)
         book.close(other)
         kept = replace(
             kept, severity=worse(kept.severity, other.severity), flaps=kept.flaps + other.flaps,
@@ -101,8 +104,8 @@ class Folding:
     def weigh(self, level: Level, at: Instant, *, due: bool, orphan: bool = False) -> None:
         """What a level that is active means for its case: severity, times, and when others are told."""
         book, said = self.book, level.said
-        case = book.case_of(level)
-        if (severity := worse(case.severity, said.severity)) != case.severity:
+        before = case = book.cases[level.case]
+        if said.severity != case.severity and (severity := worse(case.severity, said.severity)) != case.severity:
             case = replace(case, severity=severity)
         if level.root and not case.starts_at <= level.onset <= case.last_onset:
             first, last = min(case.starts_at, level.onset), max(case.last_onset, level.onset)
@@ -110,11 +113,14 @@ class Folding:
         if due and not case.fired:
             when = at + patience(said, book.timing, orphan=orphan)
             if said.severity != "info":
-                case = replace(case, fire_at=earlier(case.fire_at, when))
-            elif not case.told:
-                case = replace(case, suspect_at=earlier(case.suspect_at, when))
-            book.remind(case.id, when)
-        book.cases[case.id] = case
+                if case.fire_at is None or when < case.fire_at:
+                    case = replace(case, fire_at=when)
+                    book.remind(case.id, when)
+            elif not case.told and (case.suspect_at is None or when < case.suspect_at):
+                case = replace(case, suspect_at=when)
+                book.remind(case.id, when)
+        if case is not before:
+            book.cases[case.id] = case
         self.judge_over(case.id, at)
 
     def judge_over(self, case_id: str, at: Instant) -> None:
@@ -123,5 +129,5 @@ class Folding:
         over = None if self.book.open[case_id] else earlier(case.ended, at)
         self.touched.add(case_id)
         if over != case.ended:
-            self.book.cases[case_id] = replace(case, ended=over)
-            self.book.remind(case_id, self.book.cases[case_id].clears_at(self.book.timing))
+            case = self.book.cases[case_id] = replace(case, ended=over)
+            self.book.remind(case_id, case.clears_at(self.book.timing))

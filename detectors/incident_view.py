@@ -9,7 +9,7 @@ import msgspec
 from detectors.casebook import EVIDENCE_LIMIT
 from detectors.correlation_state import Case, Instant, Key, Level, moment, rank
 from detectors.places import feeds_of
-from schemas.causes import CAUSE_BY_NAME, Kind
+from schemas.causes import Kind
 from schemas.incident import Incident, State
 from schemas.topology import Topology
 
@@ -39,21 +39,18 @@ def _members(levels: list[Level], topology: Topology) -> set[str]:
     """GPUs of the findings that take GPUs, and those of a job that stands still by itself. A PDU stated lost before any
     GPU under it was takes all that it feeds alone; otherwise the findings say who is gone.
     """
-    members: set[str] = set()
-    dark: set[str] = set()
-    for level in levels:
-        if level.root and level.grave and CAUSE_BY_NAME[level.said.cause].stalls_gpus:
-            members.update(gpu for member in level.members for gpu in _gpus_of(member, topology))
-        if not level.takes_gpus:
-            continue
-        if level.said.kind != "pdu":
-            members.update(topology.gpus_under(level.said.kind, level.said.entity))
-        elif level.domain_wide:
-            dark.add(level.said.entity)
+    taking = [level for level in levels if level.takes_gpus]
+    members = {level.said.entity for level in taking if level.said.kind == "gpu"}
+    members.update(gpu for level in levels if level.stalls for one in level.members for gpu in _gpus_of(one, topology))
+    others = {(level.said.kind, level.said.entity) for level in taking if level.said.kind not in ("gpu", "pdu")}
+    nodes = {node for kind, entity in others for node in topology.nodes_under(kind, entity)}
+    dark = {level.said.entity for level in taking if level.said.kind == "pdu" and level.domain_wide}
     for pdu in dark:
         for node in topology.nodes_under("pdu", pdu):
             if dark.issuperset(feeds_of(topology, node)):  # a second feed keeps a node alive
-                members.update(topology.gpus_of_node(node))
+                nodes.add(node)
+    for node in nodes:
+        members.update(topology.gpus_of_node(node))
     return members
 
 

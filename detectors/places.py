@@ -10,6 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from detectors.explanation import MERGE_BY_CAUSE, READ_TOGETHER, Relation
+from schemas.causes import CAUSES, POWER, SWITCH
 from schemas.tables import TABLES
 from schemas.topology import Topology, node_of
 
@@ -17,6 +18,11 @@ Place = tuple[str, str]
 """Kind and id; a link and its cable are one place. Beside the kinds of entities there are: slots, the GPUs of a node;
 below, what is at the other end of a node's links; runs, what works for a job.
 """
+HIGHEST: Mapping[str, int] = {
+    **{"link" if one.kind == "cable" else one.kind: one.order for one in reversed(CAUSES)},
+    "slots": min(one.order for one in CAUSES if one.kind == "gpu"), "below": SWITCH, "runs": POWER,
+}  # fmt: skip
+"""By kind of place, how high in the causal order whatever stands there can be (CAUSES is in that order)."""
 SOURCE_KINDS: Mapping[str, str] = {table.name: table.source for table in TABLES}
 
 
@@ -28,12 +34,12 @@ class Surroundings(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Site(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Of one entity. own: its place. beside: where else its symptoms find it. around: where it looks for its cause,
-    other than at its own place.
+    """Of one entity. own: its place. stands: where its symptoms find it, its own place first. around: where it looks
+    for its cause, other than at its own place.
     """
 
     own: Place
-    beside: tuple[Place, ...] = ()
+    stands: tuple[Place, ...]
     around: tuple[Surroundings, ...] = ()
 
 
@@ -44,7 +50,7 @@ class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
         super().__init__()
         self.topology = topology
         self._drawn: dict[tuple[Relation, str, str], tuple[Surroundings]] = {}
-        self._slots: dict[str, tuple[Place]] = {}
+        self._slots: dict[str, Place] = {}
 
     def __missing__(self, wanted: tuple[Place, tuple[str, ...]]) -> Site:
         own, members = wanted
@@ -52,23 +58,23 @@ class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
         match kind:
             case "gpu":
                 node = node_of(entity)
-                site = Site(own, self._slots_of(node), self._host("inside", node))
+                site = Site(own, (own, self._slots_of(node)), self._host("inside", node))
             case "node":
-                site = Site(own, around=self._host("inside", entity, itself=False))
+                site = Site(own, (own,), self._host("inside", entity, itself=False))
             case "link":
                 site = self._link(own)
             case "switch":
-                site = Site(own, tuple(("below", node) for node in self.topology.nodes_under(kind, entity)))
+                site = Site(own, (own, *(("below", node) for node in self.topology.nodes_under(kind, entity))))
             case "cdu":
                 nodes = self.topology.nodes_under(kind, entity)
                 feeds = dict.fromkeys(feed for node in nodes for feed in feeds_of(self.topology, node))
-                site = Site(own, around=(Surroundings("whole", tuple(("pdu", feed) for feed in feeds)),))
+                site = Site(own, (own,), (Surroundings("whole", tuple(("pdu", feed) for feed in feeds)),))
             case "job":
-                site = Site(own, around=(Surroundings("job", (("runs", entity), *self._workplaces(members))),))
+                site = Site(own, (own,), (Surroundings("job", (("runs", entity), *self._workplaces(members))),))
             case "source":
-                site = Site(own, around=self._near_source(entity))
+                site = Site(own, (own,), self._near_source(entity))
             case _:
-                site = Site(own)
+                site = Site(own, (own,))
         return self.setdefault(wanted, site)
 
     def _link(self, own: Place) -> Site:
@@ -76,7 +82,7 @@ class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
         ends = self.topology.ends(own[1])
         hosts = dict.fromkeys(("below", node) for node in map(node_of, ends) if node in self.topology.node_rows)
         around = dict.fromkeys(part for end in ends for part in self._near_device("end", end))
-        return Site(own, tuple(hosts), tuple(around))
+        return Site(own, (own, *hosts), tuple(around))
 
     def _host(self, relation: Relation, node: str, *, itself: bool = True) -> tuple[Surroundings]:
         """A node, unless it is the node that looks, and what it is inside of."""
@@ -114,11 +120,8 @@ class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
         # One GPU that hangs blocks the agent that reads all of its host (NVSentinel issue 1748).
         return near + self._only("source", ("slots", sender)) if table in READ_TOGETHER else near
 
-    def _slots_of(self, node: str) -> tuple[Place]:
-        found = self._slots.get(node)
-        if found is None:
-            found = self._slots[node] = (("slots", node),)
-        return found
+    def _slots_of(self, node: str) -> Place:
+        return self._slots.setdefault(node, ("slots", node))
 
     def _workplaces(self, members: tuple[str, ...]) -> dict[Place, None]:
         """Where a job's members sit, down to the links of their nodes. A member that is a node brings all its GPUs."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,6 +38,11 @@ class Database:
     where: str
     joined: threading.local = field(default_factory=threading.local, repr=False)
 
+    @cached_property
+    def _writer(self) -> sa.Engine:
+        """The same engine; made once, as every transaction asks for it."""
+        return self.engine.execution_options(writes=True)
+
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that sees one moment. Inside another transaction of this thread it is that one."""
@@ -57,7 +63,7 @@ class Database:
             yield outer[0]
             return
         try:
-            with self.engine.execution_options(writes=writes).begin() as connection:
+            with (self._writer if writes else self.engine).begin() as connection:
                 if writes and connection.dialect.name == "postgresql":
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(WRITER_LOCK)))
                 self.joined.transaction = (connection, writes)

@@ -1,17 +1,27 @@
-"""Holds: a person has something in hand, and automation keeps its hands off it until the hold ends."""
+"""Holds: a person has something in hand, and automation keeps its hands off it until the hold ends.
+
+A maintenance window that the stream announces is one too, over its entity and all that goes away with it; while it is
+in force nobody is paged for what it covers either (pipelines/notify/quiet.py).
+"""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
+import polars as pl
 import sqlalchemy as sa
 
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore, content_id, insert_into, person
 from pipelines.operations_tables import HOLDS
+from schemas.topology import Topology
 
 # Made once: every round of recovery asks it.
 IN_FORCE = sa.select(HOLDS).where(HOLDS.c.starts_at <= sa.bindparam("now"), HOLDS.c.ends_at > sa.bindparam("now"))
 IN_FORCE = IN_FORCE.order_by(HOLDS.c.ends_at, HOLDS.c.id)
+
+
+MAINTENANCE = "maintenance"  # who holds what a window covers
+OPEN_END = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,31 @@ class Holds:
             connection.execute(insert_into(connection, HOLDS).values(**vars(made)).on_conflict_do_nothing())
         return made
 
+    def announce(self, windows: pl.DataFrame, topology: Topology) -> None:
+        """Rows of table maintenance. What is said later of a window from the same instant takes its place."""
+        rows = [
+            {
+                "id": content_id("hold", target, window["starts_at"], MAINTENANCE), "target": target,
+                "starts_at": window["starts_at"], "ends_at": window["ends_at"] or OPEN_END, "by": MAINTENANCE,
+                "comment": window["reason"] or "",
+            }
+            for window in windows.sort("announced_at", maintain_order=True).iter_rows(named=True)
+            for target in covered(window["kind"], window["id"], topology)
+        ]  # fmt: skip
+        if not rows:
+            return
+        with self.store.writing() as connection:
+            insert = insert_into(connection, HOLDS)
+            changed = {name: insert.excluded[name] for name in ("ends_at", "comment")}
+            connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed), rows)
+
+    def windows(self, since: datetime, until: datetime) -> tuple[Hold, ...]:
+        """Maintenance that has begun by `until` and was in force at `since` or later."""
+        row = HOLDS.c
+        wanted = sa.select(HOLDS).where(row.by == MAINTENANCE, row.starts_at <= until, row.ends_at > since)
+        with self.store.reading() as connection:
+            return tuple(Hold(**found) for found in connection.execute(wanted).mappings())
+
     def in_force(self, at: datetime) -> tuple[Hold, ...]:
         with self.store.reading() as connection:
             rows = connection.execute(IN_FORCE, {"now": at}).mappings().all()
@@ -56,3 +91,11 @@ class Holds:
         if not released:
             raise NotFound(f"nobody holds {target!r}; `hotspare holds list` shows what is held")
         return int(released)
+
+
+def covered(kind: str, entity: str, topology: Topology) -> tuple[str, ...]:
+    """The entity, the nodes that go away with it, and the links that end at any of them."""
+    nodes = topology.nodes_under(kind, entity) if kind in ("node", "pdu", "cdu", "superblock", "pod") else ()
+    devices = (entity, *(hca for node in nodes for hca in topology.hcas_by_node.get(node, ())))
+    cables = (cable for device in devices for cable in topology.links_by_device.get(device, ()))
+    return tuple(dict.fromkeys((entity, *nodes, *cables)))

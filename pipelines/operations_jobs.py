@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+import msgspec
 import polars as pl
 import sqlalchemy as sa
 
@@ -10,7 +12,10 @@ from pipelines.operations_store import OperationsStore, insert_into
 from pipelines.operations_tables import JOBS
 from schemas.topology import node_of
 
-ROSTERS = sa.select(JOBS).order_by(JOBS.c.job)
+# Members as they are stored: a round of recovery need not read the names of twenty thousand GPUs again.
+ROSTERS = sa.select(
+    JOBS.c.job, JOBS.c.checkpoint_interval_seconds, sa.cast(JOBS.c.members, sa.Text).label("members")
+).order_by(JOBS.c.job)
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,10 @@ class Jobs:
     def running(self) -> Mapping[str, Roster]:
         with self.store.reading() as connection:
             rows = connection.execute(ROSTERS).mappings().all()
-        rosters = (
-            Roster(row["job"], frozenset(map(node_of, row["members"])), row["checkpoint_interval_seconds"])
-            for row in rows
-        )
+        rosters = (Roster(row["job"], _nodes(row["members"]), row["checkpoint_interval_seconds"]) for row in rows)
         return {roster.job: roster for roster in rosters if roster.nodes}
+
+
+@lru_cache(maxsize=16)
+def _nodes(members: str) -> frozenset[str]:
+    return frozenset(map(node_of, msgspec.json.decode(members, type=tuple[str, ...])))

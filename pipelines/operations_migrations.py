@@ -31,6 +31,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         OR (back.outcome = 'dry-run' AND actions.outcome = 'dry-run')))""",
         "CREATE INDEX actions_out ON actions (is_out, target)",
     ),
+    (
+        """CREATE TABLE verdicts (incident TEXT NOT NULL REFERENCES incidents (id), at BIGINT NOT NULL,
+        "by" TEXT NOT NULL, is_true BOOLEAN NOT NULL, why TEXT NOT NULL, PRIMARY KEY (incident, at, "by"))""",
+    ),
 )
 
 

@@ -19,7 +19,7 @@ class NotFound(LookupError):
 
 @dataclass(frozen=True)
 class Remark:
-    """What a person said about an incident. kind: acknowledged | mitigating | note."""
+    """What a person said about an incident. kind: acknowledged | mitigating | note | judged true | judged false."""
 
     at: datetime
     by: str

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from hashlib import blake2s
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -26,6 +27,7 @@ from pipelines.operations_tables import (
     NOTES,
     SILENCES,
     SPARES,
+    VERDICTS,
 )
 from schemas.incident import Incident, State
 
@@ -68,13 +70,7 @@ class OperationsStore:
         if not rows:
             return
         with self.writing() as connection:
-            insert = insert_into(connection, INCIDENTS)
-            new = insert.excluded
-            by_people = (INCIDENTS.c.state == "acknowledged") | (INCIDENTS.c.state == "mitigating")
-            changed: dict[str, Any] = {column.name: new[column.name] for column in INCIDENTS.c if column.name != "id"}
-            changed["state"] = sa.case((by_people & (new.state != "resolved"), INCIDENTS.c.state), else_=new.state)
-            newer = new.updated_at >= INCIDENTS.c.updated_at
-            connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed, where=newer), rows)
+            connection.execute(_say(connection.dialect.name), rows)
 
     def incidents(
         self,
@@ -139,7 +135,7 @@ class OperationsStore:
             self._insert_new(connection, NOTES, [{"id": content_id("note", *row.values()), **row}])
 
     def remarks(self, name: str) -> tuple[Remark, ...]:
-        """Acknowledgements and notes of an incident, oldest first. Raises NotFound."""
+        """Acknowledgements, notes and verdicts of an incident, oldest first. Raises NotFound."""
         with self.reading() as connection:
             found = self.incident(name)
             said = ACKNOWLEDGEMENTS.c
@@ -147,7 +143,11 @@ class OperationsStore:
             noted = sa.select(NOTES.c.at, NOTES.c.by, sa.literal("note"), NOTES.c.text).where(
                 NOTES.c.incident == found.id
             )
-            rows = [*connection.execute(acknowledged), *connection.execute(noted)]
+            word = sa.case((VERDICTS.c.is_true, "judged true"), else_="judged false")
+            judged = sa.select(VERDICTS.c.at, VERDICTS.c.by, word, VERDICTS.c.why).where(
+                VERDICTS.c.incident == found.id
+            )
+            rows = [*connection.execute(acknowledged), *connection.execute(noted), *connection.execute(judged)]
         return tuple(Remark(*row) for row in sorted(rows, key=tuple))
 
     def silence(
@@ -275,9 +275,25 @@ class OperationsStore:
             connection.execute(insert_into(connection, table).on_conflict_do_nothing(), rows)
 
 
+@cache
+def _say(dialect: str) -> "sqlite.Insert | postgresql.Insert":
+    """What is said of an incident, in place of what was said before; made once, as every step says something."""
+    insert = _insert(dialect, INCIDENTS)
+    new = insert.excluded
+    by_people = (INCIDENTS.c.state == "acknowledged") | (INCIDENTS.c.state == "mitigating")
+    changed: dict[str, Any] = {column.name: new[column.name] for column in INCIDENTS.c if column.name != "id"}
+    changed["state"] = sa.case((by_people & (new.state != "resolved"), INCIDENTS.c.state), else_=new.state)
+    newer = new.updated_at >= INCIDENTS.c.updated_at
+    return insert.on_conflict_do_update(index_elements=["id"], set_=changed, where=newer)
+
+
+def _insert(dialect: str, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+
+
 def insert_into(connection: sa.Connection, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
     """An INSERT that knows ON CONFLICT, which SQLAlchemy has once per database."""
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    return _insert(connection.dialect.name, table)
 
 
 def person(name: str) -> str:

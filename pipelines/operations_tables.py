@@ -1,7 +1,8 @@
 """The tables of the operations store, the same in SQLite and in PostgreSQL.
 
-Everything that people or recovery did is kept: acknowledgements, notes, approvals, breaker events and action events
-are only ever added to. Times are whole microseconds since the epoch, UTC, in both databases: exact, and in order.
+Everything that people or recovery did is kept: acknowledgements, notes, verdicts, approvals, breaker events and action
+events are only ever added to. Times are whole microseconds since the epoch, UTC, in both databases: exact, and in
+order.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -72,6 +73,15 @@ NOTES = sa.Table(
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("by", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
+)  # fmt: skip
+
+VERDICTS = sa.Table(
+    "verdicts", METADATA,
+    sa.Column("incident", sa.ForeignKey("incidents.id"), primary_key=True),
+    sa.Column("at", UtcTime, primary_key=True),
+    sa.Column("by", sa.Text, primary_key=True),
+    sa.Column("is_true", sa.Boolean, nullable=False, comment="false: there was nothing; the last word holds"),
+    sa.Column("why", sa.Text, nullable=False),
 )  # fmt: skip
 
 SILENCES = sa.Table(

@@ -8,7 +8,7 @@ one, up to a bound.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import structlog
@@ -16,6 +16,7 @@ import structlog
 from detectors.contract import Detector
 from pipelines.engine import Batch, Engine, EngineState, Step
 from pipelines.intake import identified
+from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import Executor
@@ -28,7 +29,7 @@ from schemas.action import ActionRecord
 from schemas.identity import Identities, identities_from
 from schemas.incident import Incident
 from schemas.tables import TABLE_BY_NAME
-from schemas.topology import ALIAS_COLUMNS
+from schemas.topology import ALIAS_COLUMNS, Topology
 
 log = structlog.get_logger()
 TALLIED_MAXIMUM = 20_000  # incidents and actions that a tally remembers: a server runs for months
@@ -72,7 +73,7 @@ class Responder:
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """Where a stream stands after a step, for whoever looks on. said: aliases learned so far. unwritten_rows: those
-    that wait for a flush. held: who holds the file, None where the last flush went through.
+    that wait for a flush. held: who holds the file, None where the last flush went through. lags: the last batch's.
     """
 
     state: EngineState
@@ -81,6 +82,7 @@ class Judged:
     said: pl.DataFrame
     unwritten_rows: int = 0
     held: str | None = None
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +148,7 @@ class Stream:
             said = pl.concat([said, notes.learned])
             step = engine.step(state, batch)
             state = step.state
-            if "job_event" in step.accepted:
-                Jobs(self.responder.operations).remember(step.accepted["job_event"])
+            self._remember(step.accepted, engine.topology)
             # one that was folded into another is not among those that correlation keeps, and ends here
             self.responder.operations.upsert_incidents(step.incidents, at=state.now)
             actions = self._respond(engine, state.correlation.incidents, state.now)
@@ -161,10 +162,10 @@ class Stream:
             self.seen(
                 Judged(
                     state=state, incidents=step.incidents, identities=identities, said=said, unwritten_rows=told.rows,
-                    held=held,
+                    held=held, lags=batch.lags,
                 )
             )  # fmt: skip
-            tally = _added(tally, step, arrival.ignored, actions, time.monotonic() - started)
+            tally = added(tally, step, arrival.ignored, actions, time.monotonic() - started)
             progress(tally)
         if told.steps and self.store is not None:
             self._write(self.store, told, offsets, written)
@@ -174,6 +175,13 @@ class Stream:
         """What the settings say holds before what was learned."""
         aliases = self.aliases if learned is None else pl.concat([learned, self.aliases])
         return identities_from(self.source.topology, aliases, self.domains)
+
+    def _remember(self, accepted: Mapping[str, pl.DataFrame], topology: Topology) -> None:
+        """What recovery and pages must know beside incidents: who works for which job, what is under maintenance."""
+        if "job_event" in accepted:
+            Jobs(self.responder.operations).remember(accepted["job_event"])
+        if "maintenance" in accepted:
+            Holds(self.responder.operations).announce(accepted["maintenance"], topology)
 
     def _respond(self, engine: Engine, incidents: tuple[Incident, ...], now: datetime) -> tuple[ActionRecord, ...]:
         responder = self.responder
@@ -214,9 +222,10 @@ def earliest(batch: Batch) -> datetime:
     return min((moment for moment in times if isinstance(moment, datetime)), default=batch.now)
 
 
-def _added(
+def added(
     tally: Tally, step: Step, ignored: Mapping[str, int], actions: tuple[ActionRecord, ...], elapsed: float
 ) -> Tally:
+    """The tally with one step more."""
     names = {**tally.rows, **step.accepted}
     fresh = {name: rows.height for name, rows in step.accepted.items()}
     return Tally(

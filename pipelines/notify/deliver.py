@@ -1,7 +1,8 @@
 """Telling people: what has changed since a receiver was last told, read from the operations store alone.
 
 So it runs beside the loop that judges telemetry and never holds it up; a receiver that is away is told later; a
-restart tells nothing twice. Silences keep quiet what has not been told yet; an end is told to whoever knows the begin.
+restart tells nothing twice. Silences and maintenance windows keep quiet what has not been told yet, and what still
+lasts after them is told then; an end is told to whoever knows the begin.
 """
 
 from collections.abc import Sequence
@@ -12,15 +13,16 @@ from hashlib import blake2s
 import sqlalchemy as sa
 
 from pipelines.notify.page import page_of
+from pipelines.notify.quiet import Quiet, quiet
 from pipelines.notify.receivers import Receiver
 from pipelines.notify.settings import NotifySettings
 from pipelines.operations_store import OperationsStore, insert_into
 from pipelines.operations_tables import DELIVERIES
 from pipelines.recovery.ledger import Ledger
 from schemas.action import ActionRecord
-from schemas.incident import Incident
+from schemas.incident import Incident, State
 
-TOLD_STATES = ("firing", "acknowledged", "mitigating", "resolved")
+TOLD_STATES: tuple[State, ...] = ("firing", "acknowledged", "mitigating", "resolved")
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,15 @@ def deliver(
     told, troubles = 0, list[str]()
     since = now - timedelta(seconds=settings.old_seconds)
     ledger = Ledger(store)
-    fresh = store.incidents(since=since, limit=None)
+    muted, unmuted = quiet(store, since, now)
+    fresh = (*store.incidents(since=since, limit=None), *_unmuted(store, unmuted, since))
     for receiver in receivers:
         known = _known(store, receiver.name)
         lasting = {name for name, (_, _, over) in known.items() if not over} - {one.id for one in fresh}
         for incident in (*fresh, *(store.incident(name) for name in sorted(lasting))):
             records = ledger.actions(incident=incident.id, limit=None)
             said = fingerprint(incident, records)
-            if not _is_due(incident, said, known.get(incident.id), receiver, store, settings, now):
+            if not _is_due(incident, said, known.get(incident.id), receiver, muted, settings, now):
                 continue
             trouble = receiver.tell(page_of(incident, tuple(reversed(records)), settings.runbooks), now)
             if trouble is not None:
@@ -69,7 +72,7 @@ def _is_due(  # noqa: PLR0913, PLR0917 - one question about one incident, one re
     said: str,
     known: tuple[str, datetime, bool] | None,
     receiver: Receiver,
-    store: OperationsStore,
+    muted: Quiet,
     settings: NotifySettings,
     now: datetime,
 ) -> bool:
@@ -77,12 +80,19 @@ def _is_due(  # noqa: PLR0913, PLR0917 - one question about one incident, one re
         return False
     over = incident.state == "resolved"
     if known is None:
-        silenced = any(silence.mutes(incident) for silence in store.silences(now))
-        return not over and not silenced
+        return not over and not muted.mutes(incident)
     if known[2] and over:
         return False
     resend = receiver.resends and not over and now - known[1] >= timedelta(seconds=settings.resend_seconds)
     return known[0] != said or resend
+
+
+def _unmuted(store: OperationsStore, unmuted: Quiet, since: datetime) -> tuple[Incident, ...]:
+    """Older ones that still last and of which nobody could be told until now."""
+    if not unmuted.silences and not unmuted.covered:
+        return ()
+    lasting = store.incidents(states=TOLD_STATES[:-1], limit=None)
+    return tuple(one for one in lasting if one.detected_at < since and unmuted.mutes(one))
 
 
 def _known(store: OperationsStore, receiver: str) -> dict[str, tuple[str, datetime, bool]]:

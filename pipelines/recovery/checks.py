@@ -13,7 +13,7 @@ from pipelines.recovery.history import nodes_touched
 from pipelines.recovery.kinds import DISRUPTIVE, PAPER, RESETS, RETURNS, TRUST_TELEMETRY
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest
-from schemas.topology import node_of
+from schemas.topology import DOMAIN_COLUMNS, node_of
 
 
 class Refusal(StrEnum):
@@ -53,9 +53,12 @@ def _held(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> s
     places = {request.target, request.target.rpartition(":")[0], str(request.parameters.get("cable")), *ends}
     nodes = {node_of(place) for place in places}
     rows = (facts.topology.node_rows[node] for node in nodes if node in facts.topology.node_rows)
-    domains = {row[name] for row in rows for name in ("pdu", "pdu_b", "cdu", "superblock", "pod", "rack")}
+    domains = {row[name] for row in rows for name in DOMAIN_COLUMNS}
     held = sorted((places | nodes | {domain for domain in domains if domain is not None}) & facts.held)
-    return f"a person has {held[0]!r} in hand (`hotspare holds release` ends that)" if held else None
+    roots = [str(root) for root in request.parameters.get("roots", ())]  # what is asked of the cluster for their sake
+    if roots and facts.held.issuperset(roots):
+        held = [*held, *roots]
+    return f"{held[0]!r} is held by a person or for maintenance (`hotspare holds list`)" if held else None
 
 
 def _unknown_target(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
@@ -113,9 +116,11 @@ def _earlier_step(request: ActionRequest, facts: CertainFacts, _: RecoverySettin
     earlier = facts.known.get(after)
     if earlier is None:
         return f"{after} was never decided"
-    if earlier.outcome == "done" or (facts.mode == "dry-run" and earlier.outcome == "dry-run"):
+    other = facts.known.get(str(request.parameters.get("or_after")))
+    steps = [step for step in (earlier, other) if step is not None]
+    if any(step.outcome == "done" or (facts.mode == "dry-run" and step.outcome == "dry-run") for step in steps):
         return None
-    return f"{earlier.request.kind} of {earlier.request.target!r} is {earlier.outcome}"
+    return " and ".join(f"{step.request.kind} of {step.request.target!r} is {step.outcome}" for step in steps)
 
 
 def _cooldown(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> str | None:

@@ -1,7 +1,8 @@
 """What follows when a step of recovery did not work: never silence. Pure.
 
-Resets used up: field diagnostics, and after those RMA. No spare: the stage goes on without the node. A step that
-failed, or missed its deadline: a ticket that says so.
+Resets used up: field diagnostics, and after those RMA. No spare: the stage goes on without the node, or at reduced
+capacity without the power domain where GPUs cannot be reclaimed either. A step that failed, or missed its deadline: a
+ticket that says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,9 +51,7 @@ def _follow(
         kind: ActionKind = "rma" if diagnosed else "field_diagnostics"
         return _instead(record, kind, f"{settings.resets_maximum} resets did not help")
     if record.outcome == "refused" and _refusal(record) == Refusal.NO_SPARE and request.kind == "allocate_spare":
-        paused = by_id.get(str(request.parameters.get("after")))
-        stands = paused is not None and paused.request.kind == "pause_stage" and paused.outcome in ("done", "dry-run")
-        return _without(record, paused) if stands and paused is not None else None
+        return _no_spare(record, by_id)
     return _complaint(record, by_id, history.now, retryable)
 
 
@@ -78,14 +77,29 @@ def _instead(record: ActionRecord, kind: ActionKind, reason: str) -> ActionReque
     return replace(request, id=action_id(request.incident, kind, request.target), kind=kind, reason=reason)
 
 
-def _without(record: ActionRecord, paused: ActionRecord) -> ActionRequest:
-    """No spare is left: better a smaller job than one that stands still. A spare that comes later is still taken."""
+def _no_spare(record: ActionRecord, by_id: Mapping[str, ActionRecord]) -> ActionRequest | None:
+    """Better a smaller job than one that stands still: for a node once its stage is paused, for a power domain once
+    no GPUs can be reclaimed elsewhere either. A spare that comes later is still taken.
+    """
     request = record.request
-    carried = {**request.parameters, "after": paused.request.id, "without": request.target}
+    paused = by_id.get(str(request.parameters.get("after")))
+    if paused is not None:
+        stands = paused.request.kind == "pause_stage" and paused.outcome in ("done", "dry-run")
+        return _without(record, "no spare: go on without the node", paused.request.id) if stands else None
+    ours = (one for one in by_id.values() if one.request.incident == request.incident)
+    reclaim = next((one for one in ours if one.request.kind == "reclaim_gpus"), None)
+    if reclaim is None or reclaim.outcome not in ("refused", "failed", "rejected", "cancelled"):
+        return None
+    what = f"no spare, and reclaim_gpus is {reclaim.outcome}"
+    return _without(record, f"{what}: go on at reduced capacity, without {request.target}", None)
+
+
+def _without(record: ActionRecord, reason: str, after: str | None) -> ActionRequest:
+    request = record.request
+    carried = {**request.parameters, "without": request.target, "partial_gradient_skipping": True}
     return replace(
-        request, id=action_id(f"{request.incident}/without", "resume", request.target), kind="resume",
-        reason="no spare: go on without the node",
-        parameters={**carried, "partial_gradient_skipping": True},
+        request, id=action_id(f"{request.incident}/without", "resume", request.target), kind="resume", reason=reason,
+        parameters=carried if after is None else {**carried, "after": after},
     )  # fmt: skip
 
 

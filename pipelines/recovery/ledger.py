@@ -15,12 +15,14 @@ import sqlalchemy as sa
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore, insert_into, person
 from pipelines.operations_tables import ACTION_EVENTS, ACTIONS, APPROVALS
-from pipelines.recovery.executors.contract import ActionOutcome, Executor
+from pipelines.recovery.executors.contract import ActionOutcome, Executor, Lasting
 from pipelines.recovery.facts import Approval
 from pipelines.recovery.ledger_queries import (
     APPROVALS_OF,
+    BEGUN,
     BROUGHT_BACK,
     EFFECTIVE,
+    ENTER,
     EVENT,
     FINISH,
     KNOWN,
@@ -30,6 +32,7 @@ from pipelines.recovery.ledger_queries import (
     TAKEN_OUT,
     TAKES_OUT,
     UNANSWERED,
+    UNDER_WAY,
     WAITING,
 )
 from pipelines.recovery.settings import RecoverySettings
@@ -142,26 +145,33 @@ class Ledger:
 
     def enter(self, record: ActionRecord, before: ActionRecord | None) -> bool:
         """Write a decision. False: another worker was first, and its word stands. `pending` is the intent to act."""
-        begun = int(record.outcome == "pending")
-        decided = {"mode": record.mode, "outcome": record.outcome, "why": record.why, "at": record.at}
-        asked = dict(vars(record.request))
+        begun, decided = int(record.outcome == "pending"), _decided(record)
         with self.store.writing() as connection:
             if before is None:
-                row = {**asked, **decided, "attempts": begun, "recoverable": False, "is_out": _takes_out(record)}
                 insert = insert_into(connection, ACTIONS).on_conflict_do_nothing()
-                written = connection.execute(insert, row, execution_options={"preserve_rowcount": True})
+                options = {"preserve_rowcount": True}
+                written = connection.execute(insert, _new_row(record), execution_options=options)
             else:
                 same = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == before.outcome)
                 same &= (ACTIONS.c.at == before.at) & (ACTIONS.c.mode == before.mode)
                 change = sa.update(ACTIONS).where(same).values(
-                    **decided, parameters=asked["parameters"], attempts=ACTIONS.c.attempts + begun, recoverable=False,
-                    is_out=_takes_out(record),
+                    **decided, parameters=record.request.parameters, attempts=ACTIONS.c.attempts + begun,
+                    recoverable=False, is_out=_takes_out(record),
                 )  # fmt: skip
                 written = connection.execute(change)
             if written.rowcount == 1:
                 self._event(connection, record.request.id, decided)
                 _bring_back(connection, record)
             return written.rowcount == 1
+
+    def enter_new(self, records: Sequence[ActionRecord]) -> None:
+        """Decisions about actions of which nothing is written yet, as the caller's transaction has seen."""
+        with self.store.writing() as connection:
+            if records:
+                connection.execute(ENTER, [_new_row(record) for record in records])
+                connection.execute(EVENT, [{"action": one.request.id, **_decided(one)} for one in records])
+            for record in records:
+                _bring_back(connection, record)
 
     def renew(self, actions: Sequence[str], claimed_at: datetime, at: datetime) -> frozenset[str]:
         """Intents whose turn has not come are made as young as `at`, when the first of them begins: its time is that
@@ -178,11 +188,15 @@ class Ledger:
                 )
             return ours
 
-    def finish(self, action: str, outcome: ActionOutcome, at: datetime) -> ActionRecord:
-        """Write what the executor answered. It outweighs an earlier guess that the action had failed."""
+    def finish(
+        self, action: str, outcome: ActionOutcome, at: datetime, *, begun: ActionRecord | None = None
+    ) -> ActionRecord:
+        """Write what the executor answered. It outweighs an earlier guess that the action had failed. begun: the
+        intent, where the caller has it at hand.
+        """
         result: Outcome = "done" if outcome.done else "failed"
         with self.store.writing() as connection:
-            decided = self.known([action]).get(action)
+            decided = begun or self.known([action]).get(action)
             assert decided is not None, f"{action} is finished without having been begun"
             changed: dict[str, Any] = {"outcome": result, "why": outcome.detail or decided.why, "at": at}
             ended = replace(decided, **changed)
@@ -192,6 +206,25 @@ class Ledger:
             self._event(connection, action, {"mode": "enforce", **changed})
             _bring_back(connection, ended)
             return ended
+
+    def begun(self, record: ActionRecord, detail: str, at: datetime) -> ActionRecord:
+        """Its executor has begun and is not done: the intent stands, and says so."""
+        why = f"{UNDER_WAY}: {detail}"
+        ours = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == "pending")
+        with self.store.writing() as connection:
+            if connection.execute(sa.update(ACTIONS).where(ours).values(why=why)).rowcount == 1:
+                self._event(connection, record.request.id, {**_decided(record), "why": why, "at": at})
+        return replace(record, why=why)
+
+    def carry_on(self, executors: Mapping[str, Executor], now: datetime) -> tuple[ActionRecord, ...]:
+        """What has ended of that which was under way, after one more push by its executor."""
+        ended = []
+        for record in self._records(BEGUN):
+            executor = executors.get(record.request.kind)
+            if isinstance(executor, Lasting):
+                outcome = executor.carry_on(record.request, (now - record.at).total_seconds())
+                ended += [] if outcome.under_way else [self.finish(record.request.id, outcome, now)]
+        return tuple(ended)
 
     def resolve(
         self, executors: Mapping[str, Executor], settings: RecoverySettings, now: datetime
@@ -256,6 +289,18 @@ class Ledger:
     @staticmethod
     def _event(connection: sa.Connection, action: str, decided: Mapping[str, Any]) -> None:
         connection.execute(EVENT, {"action": action, **decided})
+
+
+def _decided(record: ActionRecord) -> dict[str, Any]:
+    return {"mode": record.mode, "outcome": record.outcome, "why": record.why, "at": record.at}
+
+
+def _new_row(record: ActionRecord) -> dict[str, Any]:
+    begun = int(record.outcome == "pending")
+    return {
+        **vars(record.request), **_decided(record), "attempts": begun, "recoverable": False,
+        "is_out": _takes_out(record),
+    }  # fmt: skip
 
 
 def _takes_out(record: ActionRecord) -> bool:

@@ -22,6 +22,9 @@ APPROVALS_OF = sa.select(APPROVALS).where(APPROVALS.c.action.in_(sa.bindparam("i
 APPROVALS_OF = APPROVALS_OF.order_by(APPROVALS.c.at)
 UNANSWERED = sa.select(ACTIONS).where(_row.outcome == "pending", _row.at <= sa.bindparam("before"))
 UNANSWERED = UNANSWERED.order_by(*_oldest_first)
+UNDER_WAY = "under way"  # how an intent says that its executor has begun, and is asked again on later turns
+BEGUN = sa.select(ACTIONS).where(_row.outcome == "pending", _row.why.startswith(f"{UNDER_WAY}: "))
+BEGUN = BEGUN.order_by(*_oldest_first)
 WAITING = sa.select(ACTIONS).where(
     _row.incident.in_(sa.bindparam("incidents", expanding=True)), _row.outcome.in_(("scheduled", "waiting_approval"))
 )
@@ -65,7 +68,7 @@ RENEW = (
     .values(at=sa.bindparam("begins_at"))
 )
 FINISH = sa.update(ACTIONS).where(_row.id == sa.bindparam("action"), _row.outcome.in_(("pending", "failed")))
-EVENT = sa.insert(ACTION_EVENTS)
+ENTER, EVENT = sa.insert(ACTIONS), sa.insert(ACTION_EVENTS)
 # What a return brings back: all that is out when it is written, whatever the clocks of who took it out and who brings
 # it back say. A rehearsed one only what a rehearsal took.
 BROUGHT_BACK = (

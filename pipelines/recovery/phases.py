@@ -49,8 +49,9 @@ def begins_at(record: ActionRecord, by_id: Mapping[str, ActionRecord]) -> dateti
     after = parameters.get("after")
     if after is None:
         return record.request.requested_at
-    earlier = by_id.get(str(after))
-    if earlier is None or earlier.outcome not in ("done", "dry-run"):
+    steps = [by_id[name] for name in (str(after), str(parameters.get("or_after"))) if name in by_id]
+    earlier = next((step for step in steps if step.outcome in ("done", "dry-run")), None)
+    if earlier is None:
         return None
     return earlier.at + timedelta(seconds=float(parameters.get("settle_seconds", 0.0)))
 

@@ -6,7 +6,7 @@ detection; it is shown with the incident, and a phase that misses it goes to a p
 gives the one before it that long to help, and is taken only if the incident lasts.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from schemas.action import ActionKind
@@ -18,7 +18,8 @@ Place = Literal["root", "nodes", "ports", "cluster"]
 class Step:
     """on: the roots themselves, the nodes that the roots are in or are, the far-end port of a root link (the end
     further from the GPU), or the cluster as one. parameters: plain data for the executor. if_short: only when there
-    are fewer spares than nodes lost.
+    are fewer spares than nodes lost. or_after: a step on the cluster that will do as well as `after`. if_code,
+    unless_code: only where a finding about the root has one of these codes, or none of them.
     """
 
     kind: ActionKind
@@ -29,6 +30,9 @@ class Step:
     if_short: bool = False
     within_seconds: float | None = None
     settle_seconds: float | None = None
+    or_after: ActionKind | None = None
+    if_code: frozenset[str] = frozenset()
+    unless_code: frozenset[str] = frozenset()
 
 
 def ticket(text: str, work: str = "") -> Step:
@@ -61,8 +65,13 @@ RAISE_FLOW = Step("raise_flow", "root", "more flow through what still works", wi
 ISOLATE = Step("isolate_port", "ports", "keep traffic off the link", within_seconds=5)
 
 
+# Only a remap that failed wears the memory out (domain.md 4.2); a double bit error (XID 48) wants a reset, after which
+# its rows are remapped. Resets that do not help lead to diagnostics and RMA by themselves (escalation.py).
+REMAP_FAILED = frozenset({"row_remap_failure", "xid 64"})
+
+
 def settled(step: Step, seconds: float, after: ActionKind) -> Step:
-    return Step(step.kind, step.on, step.reason, after, step.parameters, step.if_short, step.within_seconds, seconds)
+    return replace(step, after=after, settle_seconds=seconds)
 
 
 # A cause that nobody has written a playbook for is a person's; a test keeps every cause of the catalogue in the book.
@@ -74,8 +83,14 @@ PLAYBOOK: dict[str, tuple[Step, ...]] = {
             "allocate_spare", "root", "spares take the ranks of the domain's nodes", parameters={"partial": True},
             within_seconds=5,
         ),
-        Step("reclaim_gpus", "cluster", "fewer spares than nodes lost: from under-used pods", if_short=True),
-        Step("restore_shard", "root", "load the shards onto the spares", after="allocate_spare", within_seconds=30),
+        Step(
+            "reclaim_gpus", "cluster", "fewer spares than nodes lost: from under-used pods", if_short=True,
+            within_seconds=60,
+        ),
+        Step(
+            "restore_shard", "root", "load the shards onto the spares and the GPUs reclaimed", after="allocate_spare",
+            or_after="reclaim_gpus", within_seconds=30,
+        ),
         Step(
             "resume", "root", "go on at what capacity there is", after="restore_shard", within_seconds=5,
             parameters={"partial_gradient_skipping": True},
@@ -114,7 +129,12 @@ PLAYBOOK: dict[str, tuple[Step, ...]] = {
     "gpu_fallen_off_bus": (DRAIN, *REPLACE, REBOOT),
     "gpu_fatal_error": (DRAIN, *REPLACE, RESET),
     "gpu_memory": (
-        DRAIN, *REPLACE, Step("rma", "root", "memory rows can no longer be remapped", after="drain_node"),
+        DRAIN, *REPLACE,
+        Step(
+            "reset_gpu", "root", "a reset remaps the bad rows, with the node empty", after="drain_node",
+            unless_code=REMAP_FAILED,
+        ),
+        Step("rma", "root", "memory rows can no longer be remapped", after="drain_node", if_code=REMAP_FAILED),
     ),
     "gpu_nvlink": (DRAIN, *REPLACE, RESET),
     "gpu_pcie": (ticket("PCIe link below its width, generation or error rate: reseat at the next drain"),),

@@ -5,6 +5,7 @@ The request carries the id of the action it waits for, the deadline of its phase
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from pipelines.recovery.heat import STAGE_SECONDS, flow_liters_per_minute, seconds_to_shutdown, stages
@@ -30,14 +31,15 @@ def plan(incident: Incident, topology: Topology, settings: RecoverySettings) -> 
     for step in PLAYBOOK.get(incident.cause, UNWRITTEN):
         targets = tuple(_targets(step, incident, topology, settings))
         left_out = max(left_out, len(targets) - settings.targets_maximum)
-        requests.extend(_request(step, incident, target) for target in targets[: settings.targets_maximum])
+        some = targets[: settings.targets_maximum]
+        requests.extend(_request(step, incident, target, topology.name) for target in some)
     if left_out > 0:
         rest = ticket(f"{left_out} more targets were left to people: too many to act on for one incident")
-        requests.append(_request(rest, incident, ("cluster", topology.name, {})))
+        requests.append(_request(rest, incident, ("cluster", topology.name, {}), topology.name))
     return tuple(requests)
 
 
-def _request(step: Step, incident: Incident, place: Target) -> ActionRequest:
+def _request(step: Step, incident: Incident, place: Target, cluster: str) -> ActionRequest:
     target_kind, target, parameters = place
     carried = {"target_kind": target_kind, "cause": incident.cause, **step.parameters, **parameters}
     named = {one.get("detector") for one in incident.evidence if one.get("cause") == incident.cause}
@@ -55,6 +57,8 @@ def _request(step: Step, incident: Incident, place: Target) -> ActionRequest:
         if step.kind == "drain_node":
             before = next(root for root in incident.roots if node_of(root) == target)
         carried["after"] = action_id(incident.id, step.after, before)
+    if step.or_after is not None:
+        carried["or_after"] = action_id(incident.id, step.or_after, cluster)
     return ActionRequest(
         id=action_id(incident.id, step.kind, target), incident=incident.id, kind=step.kind, target=target,
         parameters=carried, requested_at=incident.detected_at, reason=step.reason,
@@ -69,14 +73,23 @@ def _targets(step: Step, incident: Incident, topology: Topology, settings: Recov
             if not step.if_short:
                 yield "cluster", topology.name, {"roots": list(incident.roots), **_urgency(step, incident, settings)}
             elif short > 0:
-                yield "cluster", topology.name, {"nodes": short}
+                yield "cluster", topology.name, {"nodes": short, "roots": list(incident.roots)}
         case "nodes":
             roots = dict.fromkeys(node_of(root) for root in incident.roots)
             yield from (("node", node, {}) for node in roots)
         case "ports":
             yield from (_port(root, topology) for root in incident.roots)
         case "root":
-            yield from ((incident.root_kind, root, _own(step, root, incident, topology)) for root in incident.roots)
+            for root in incident.roots:
+                if _calls_for(step, root, incident):
+                    yield incident.root_kind, root, _own(step, root, incident, topology)
+
+
+def _calls_for(step: Step, root: str, incident: Incident) -> bool:
+    if not step.if_code and not step.unless_code:
+        return True
+    codes = {one.get("code") for one in incident.evidence if one.get("entity") == root}
+    return (not step.if_code or bool(codes & step.if_code)) and not codes & step.unless_code
 
 
 def _urgency(step: Step, incident: Incident, settings: RecoverySettings) -> dict[str, Any]:
@@ -135,7 +148,12 @@ def _port(link: str, topology: Topology) -> Target:
 def spares_of(topology: Topology, roots: tuple[str, ...] = (), root_kind: str = "node") -> tuple[str, ...]:
     """Nodes that the topology keeps as spares, without those that stand in the failed domains."""
     lost = {node for root in roots for node in topology.nodes_under(root_kind, root)}
-    return tuple(node for node, row in topology.node_rows.items() if row["role"] == "spare" and node not in lost)
+    return tuple(node for node in _kept_as_spares(topology) if node not in lost)
+
+
+@lru_cache(maxsize=2)
+def _kept_as_spares(topology: Topology) -> tuple[str, ...]:
+    return tuple(node for node, row in topology.node_rows.items() if row["role"] == "spare")
 
 
 def _short_nodes(incident: Incident, topology: Topology) -> int:

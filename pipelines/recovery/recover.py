@@ -19,6 +19,7 @@ from pipelines.recovery.executors.contract import ActionOutcome, Executor
 from pipelines.recovery.facts import Facts
 from pipelines.recovery.guard import Decision, decide, mode_for
 from pipelines.recovery.history import History, history_from
+from pipelines.recovery.kinds import PAPER, TRUST_TELEMETRY
 from pipelines.recovery.ledger import Ledger, Standing
 from pipelines.recovery.policy import plan
 from pipelines.recovery.returns import outstanding, returns
@@ -50,7 +51,8 @@ def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own t
     StoreUnavailable: then nothing was done that the ledger does not know of.
     """
     ledger = Ledger(store)
-    ledger.resolve(executors, settings, now)
+    for ended in (*ledger.carry_on(executors, now), *ledger.resolve(executors, settings, now)):
+        settle_pool(store, topology, ended, now)
     ledger.close_open([one.id for one in incidents if one.state == "resolved"], now)
     records: list[ActionRecord] = []
     work = _Work(
@@ -80,7 +82,7 @@ def _in_order(requests: Sequence[ActionRequest], stands: Standing) -> list[Actio
 class _Work:
     """lost: nodes in each incident's failed domains. blind: telemetry incidents that the caller gave, by id.
 
-    effect_seconds: how long effects have taken since begun_at.
+    effect_seconds: how long effects have taken since begun_at. pool_filled: the topology's spares are in the pool.
     """
 
     ledger: Ledger
@@ -92,6 +94,7 @@ class _Work:
     blind: Mapping[str, Incident]
     lost: Mapping[str, frozenset[str]] = field(default_factory=dict)
     effect_seconds: float = 0.0
+    pool_filled: bool = False
 
     @property
     def now(self) -> datetime:
@@ -101,15 +104,18 @@ class _Work:
     def history(self, places: Iterable[str]) -> History:
         """What bears on actions on these places."""
         around = {place for target in places for place in (target, node_of(target))}
-        known = self.ledger.history(self.settings, self.now, around)
+        known = self.ledger.history(self.settings, self.now, around) if around else ()
         return history_from(known, self.topology, self.settings, self.now)
 
     def standing(self, requests: Iterable[ActionRequest]) -> Standing:
         return self.ledger.standing([request.id for request in requests], self.settings.attempts_maximum)
 
-    def write(self, ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> None:
-        for request, outcome in ended:
-            record = self.ledger.finish(request.id, outcome, self.now)
+    def write(self, ended: Iterable[tuple[ActionRecord, ActionOutcome]]) -> None:
+        for begun, outcome in ended:
+            if outcome.under_way:
+                self.ledger.begun(begun, outcome.detail, self.now)
+                continue
+            record = self.ledger.finish(begun.request.id, outcome, self.now, begun=begun)
             settle_pool(self.ledger.store, self.topology, record, self.now)
 
     def effect(self, request: ActionRequest) -> ActionOutcome:
@@ -129,21 +135,22 @@ def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> Standing:
     undecided = _undecided(requests, stands, work)
     if not undecided:
         return stands
-    ended: list[tuple[ActionRequest, ActionOutcome]] = []
+    ended: list[tuple[ActionRecord, ActionOutcome]] = []
     while undecided or ended:
         with store.writing():
             work.write(ended)
             claimed, undecided = _decide_round(undecided, work) if undecided else ([], [])
-            claimed_at, ours = work.now, frozenset(request.id for request in claimed)
+            claimed_at, ours = work.now, frozenset(record.request.id for record in claimed)
         ended = []
-        for number, request in enumerate(claimed):
+        for number, record in enumerate(claimed):
             if ended:
                 with store.writing():
                     work.write(ended)
                     if work.now > claimed_at:
-                        ours = work.ledger.renew([one.id for one in claimed[number:]], claimed_at, work.now)
+                        left = [one.request.id for one in claimed[number:]]
+                        ours = work.ledger.renew(left, claimed_at, work.now)
                         claimed_at = work.now
-            ended = [(request, work.effect(request))] if request.id in ours else []
+            ended = [(record, work.effect(record.request))] if record.request.id in ours else []
     return work.standing(requests)
 
 
@@ -159,29 +166,37 @@ def _undecided(requests: Sequence[ActionRequest], stands: Standing, work: _Work)
     return [request for request in requests if is_open(request)]
 
 
-def _decide_round(requests: Sequence[ActionRequest], work: _Work) -> tuple[list[ActionRequest], list[ActionRequest]]:
-    """(requests whose effect is now ours to bring about, requests that wait for those), inside one transaction."""
-    claimed: list[ActionRequest] = []
+def _decide_round(requests: Sequence[ActionRequest], work: _Work) -> tuple[list[ActionRecord], list[ActionRequest]]:
+    """(intents whose effect is now ours to bring about, requests that wait for those), inside one transaction."""
+    claimed: list[ActionRecord] = []
     waiting: list[ActionRequest] = []
+    fresh: list[ActionRecord] = []
     facts, stands = _facts(requests, work)
     known = stands.records
     for request in _undecided(requests, stands, work):  # again: another worker may have been first
         behind = request.incident in {other.incident for other in waiting}  # steps keep their order
-        if behind or request.parameters.get("after") in {other.id for other in claimed}:
+        if behind or _steps_before(request) & {other.request.id for other in claimed}:
             waiting.append(request)
             continue
+        new = request.id not in known
         record = _settle(request, facts, known, work)
+        fresh += [record] if new else []
         if record.why.startswith(Refusal.BREAKER_TRIPS):
             facts = replace(facts, breaker=work.ledger.store.breaker())
         if record.outcome == "pending":
-            claimed.append(record.request)
+            claimed.append(record)
             if request.kind == "allocate_spare":
                 facts = replace(facts, spares_available=available(work.ledger.store))
+    work.ledger.enter_new(fresh)
     return claimed, waiting
 
 
+def _steps_before(request: ActionRequest) -> set[str]:
+    return {str(request.parameters[name]) for name in ("after", "or_after") if name in request.parameters}
+
+
 def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord], work: _Work) -> ActionRecord:
-    """Decide one open request and write it down, unless it stands so already."""
+    """Decide one open request and write it down, unless it stands so already or is new: the round writes those."""
     before = known.get(request.id)
     decision = decide(request, facts, work.settings)
     if decision.outcome == "pending" and request.kind == "allocate_spare":
@@ -193,7 +208,7 @@ def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord]
         return before  # the first reason says more
     if before is not None and replace(before, request=request, at=work.now) == record:
         return before
-    entered = work.ledger.enter(record, before)
+    entered = before is None or work.ledger.enter(record, before)
     assert entered, "the ledger changed inside our own transaction"
     known[request.id] = record
     if facts.history is not None:
@@ -202,17 +217,22 @@ def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord]
 
 
 def _facts(requests: Sequence[ActionRequest], work: _Work) -> tuple[Facts, Standing]:
+    """What the guard asks about requests of these kinds; nothing else is looked up, for this is done in every round."""
     store, kinds = work.ledger.store, {request.kind for request in requests}
-    earlier = {str(request.parameters["after"]) for request in requests if "after" in request.parameters}
+    earlier = {name for request in requests for name in _steps_before(request)}
     ids = {request.id for request in requests}
-    if kinds & {"allocate_spare", "drain_node"}:
+    if kinds & {"allocate_spare", "drain_node"} and not work.pool_filled:
         fill_pool(store, work.topology, work.now)
+        work.pool_filled = True
     stands = work.ledger.standing(ids | earlier, work.settings.attempts_maximum)
+    asked = [name for name in ids if name in stands.records]  # nobody can have answered what was never asked
+    acted_on = [request.target for request in requests if request.kind not in PAPER]
     facts = Facts(
-        now=work.now, topology=work.topology, history=work.history(request.target for request in requests),
-        breaker=store.breaker(), degraded=degraded(store, work.blind), known=stands.records,
-        approvals=work.ledger.approvals(ids), spares_available=available(store),
-        held=frozenset(hold.target for hold in Holds(store).in_force(work.now)),
+        now=work.now, topology=work.topology, history=work.history(acted_on),
+        breaker=store.breaker(), degraded=degraded(store, work.blind) if kinds & TRUST_TELEMETRY else frozenset(),
+        known=stands.records, approvals=work.ledger.approvals(asked) if asked else {},
+        spares_available=available(store) if "allocate_spare" in kinds else 0,
+        held=frozenset(hold.target for hold in Holds(store).in_force(work.now)) if acted_on else frozenset(),
         jobs=Jobs(store).running() if "drain_node" in kinds else {},  # nothing else takes a node from a job
         executors=frozenset(work.executors),
     )  # fmt: skip

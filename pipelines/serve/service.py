@@ -9,6 +9,7 @@ from time import monotonic
 import structlog
 
 from pipelines.operations_store import OperationsStore
+from pipelines.recovery.warm_up import warm_up
 from pipelines.serve.ahead import Ahead, Told
 from pipelines.serve.lane import LaneFigures
 from pipelines.serve.lanes_source import LanesSource
@@ -86,6 +87,7 @@ class Service:
             target=self._ahead.look_at_beats, args=(self.stopping.is_set,), name="beats", daemon=True
         )
         beats.start()
+        warm_up(self._source.topology, self._operations, datetime.now(UTC))
         while not self.stopping.is_set():
             try:
                 self._ahead.begin()

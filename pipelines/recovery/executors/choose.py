@@ -5,9 +5,12 @@ from typing import get_args
 
 from pipelines.recovery.executors.contract import Executor
 from pipelines.recovery.executors.log import LogExecutor
+from pipelines.recovery.executors.ports import ReturnExecutor
 from pipelines.recovery.executors.settings import Who, secret
 from pipelines.settings import Settings, SettingsError
 from schemas.action import ActionKind
+
+WITHOUT_PORTS: tuple[Who, ...] = ("slurm", "kubernetes")  # what they return is a node
 
 
 def executors_from(settings: Settings) -> Mapping[str, Executor]:
@@ -19,7 +22,10 @@ def executors_from(settings: Settings) -> Mapping[str, Executor]:
     }  # fmt: skip
     by_kind = settings.executors.by_kind
     made = {who: makers[who](settings) for who in {"log", *by_kind.values()}}
-    return {kind: made[by_kind.get(kind, "log")] for kind in get_args(ActionKind)}
+    chosen = {kind: made[by_kind.get(kind, "log")] for kind in get_args(ActionKind)}
+    if by_kind.get("return_to_service") in WITHOUT_PORTS:
+        chosen["return_to_service"] = ReturnExecutor(chosen["return_to_service"], chosen["isolate_port"])
+    return chosen
 
 
 def _slurm(settings: Settings) -> Executor:
@@ -27,16 +33,19 @@ def _slurm(settings: Settings) -> Executor:
 
     _able(settings, "slurm", slurm.KINDS)
     chosen = settings.executors.slurm
+    _in_time(settings, "slurm", 3 * chosen.timeout_seconds, "three answers of timeout_seconds")
     return slurm.SlurmExecutor(scontrol=chosen.scontrol, timeout_seconds=chosen.timeout_seconds)
 
 
 def _webhook(settings: Settings) -> Executor:
     from pipelines.recovery.executors.webhook import WebhookExecutor  # noqa: PLC0415 - only where it is used
-    from pipelines.signed_post import SignedPost  # noqa: PLC0415 - only where it is used
+    from pipelines.signed_post import SignedPost, longest_seconds  # noqa: PLC0415 - only where it is used
 
     chosen = settings.executors.webhook
     if not chosen.url:
         raise SettingsError("executors.webhook.url: an address is needed, as actions go to the webhook")
+    longest = longest_seconds(chosen.tries, chosen.timeout_seconds)
+    _in_time(settings, "webhook", longest, "all tries of timeout_seconds and the pauses between them")
     key = _secret(lambda: secret(chosen.secret_file, "HOTSPARE_WEBHOOK_SECRET"))
     post = SignedPost(
         url=chosen.url, secret=key.encode(), timeout_seconds=chosen.timeout_seconds, tries=chosen.tries,
@@ -48,6 +57,8 @@ def _webhook(settings: Settings) -> Executor:
 def _kafka(settings: Settings) -> Executor:
     from pipelines.recovery.executors.kafka import KafkaExecutor  # noqa: PLC0415 - only where it is used
 
+    # To reach a broker, to hear of the topic, to be told that it is taken, and to close.
+    _in_time(settings, "kafka", 4 * settings.kafka.timeout_seconds, "four answers of kafka.timeout_seconds")
     return KafkaExecutor(settings.kafka, settings.executors.kafka.topic)
 
 
@@ -56,10 +67,12 @@ def _redfish(settings: Settings) -> Executor:
 
     _able(settings, "redfish", redfish.KINDS)
     chosen = settings.executors.redfish
+    longest = chosen.deadline_seconds + chosen.timeout_seconds
+    _in_time(settings, "redfish", longest, "deadline_seconds and the last answer of timeout_seconds")
     password = _secret(lambda: secret(chosen.password_file, "HOTSPARE_REDFISH_PASSWORD"))
     return redfish.RedfishExecutor(
         address=chosen.address, username=chosen.username, password=password, watts_limit=chosen.watts_limit,
-        timeout_seconds=chosen.timeout_seconds, ca_file=chosen.ca_file,
+        timeout_seconds=chosen.timeout_seconds, deadline_seconds=chosen.deadline_seconds, ca_file=chosen.ca_file,
     )  # fmt: skip
 
 
@@ -69,11 +82,7 @@ def _kubernetes(settings: Settings) -> Executor:
     _able(settings, "kubernetes", kubernetes.KINDS)
     chosen = settings.executors.kubernetes
     longest = chosen.deadline_seconds + 4 * chosen.timeout_seconds
-    if longest >= settings.recovery.unanswered_seconds:
-        raise SettingsError(
-            f"executors.kubernetes.deadline_seconds: a drain may take {longest:g} s with four answers of "
-            f"timeout_seconds, and recovery.unanswered_seconds ({settings.recovery.unanswered_seconds:g}) must be more"
-        )
+    _in_time(settings, "kubernetes", longest, "deadline_seconds of a drain and four answers of timeout_seconds")
     try:
         with kubernetes_api.connected(chosen):
             pass  # a configuration that cannot be read shows now, not in the middle of an incident
@@ -90,6 +99,16 @@ def _able(settings: Settings, who: Who, kinds: Sequence[str]) -> None:
     unable = sorted(kind for kind, chosen in settings.executors.by_kind.items() if chosen == who and kind not in kinds)
     if unable:
         raise SettingsError(f"executors.by_kind.{unable[0]}: {who} does {', '.join(kinds)}")
+
+
+def _in_time(settings: Settings, who: Who, longest_seconds: float, what: str) -> None:
+    """An intent without an outcome counts as what a crash left: no executor may take that long."""
+    unanswered = settings.recovery.unanswered_seconds
+    if longest_seconds >= unanswered:
+        raise SettingsError(
+            f"executors.{who}: an action may take {longest_seconds:g} s ({what}), and recovery.unanswered_seconds"
+            f" ({unanswered:g}) must be more"
+        )
 
 
 def _secret(read: Callable[[], str]) -> str:

@@ -8,7 +8,6 @@ to be forgotten (force deletion, out-of-service taint): on a host that may still
 """
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,16 +34,13 @@ TAINT = "hotspare/drained"
 MIRROR = "kubernetes.io/config.mirror"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # a DNS subdomain, which every name of a node is
 TRIES = 5  # of a change that others cross
-POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesExecutor:
-    """clock: seconds that only grow."""
+    """A drain is begun and left; what is still there is evicted again, and looked for, on later turns."""
 
     settings: KubernetesSettings
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
 
     def apply(self, request: ActionRequest) -> ActionOutcome:
         node = self._named(node_of(request.target))
@@ -60,6 +56,16 @@ class KubernetesExecutor:
         except ApiTrouble as trouble:  # only what was asked before anything was changed comes up to here
             return ActionOutcome(done=False, recoverable=True, detail=str(trouble))
         return ActionOutcome(done=False, detail=f"Kubernetes does not do {request.kind}")
+
+    def carry_on(self, request: ActionRequest, seconds: float) -> ActionOutcome:
+        node = self._named(node_of(request.target))
+        if node is None or request.kind != "drain_node":
+            return ActionOutcome(done=False, detail=f"no drain of {request.target!r} is under way")
+        try:
+            with connected(self.settings) as api:
+                return self._emptied(api, node, request.id, seconds)
+        except ApiTrouble as trouble:
+            return self._waiting(node, seconds, str(trouble))
 
     def outcome_of(self, request_id: str) -> ActionOutcome | None:
         """By the node that carries its id. None when the server could not be asked: that says nothing of the node."""
@@ -90,7 +96,6 @@ class KubernetesExecutor:
         return name if NAME.fullmatch(name) else None
 
     def _drain(self, api: Api, name: str, action: str) -> ActionOutcome:
-        until = self.clock() + self.settings.deadline_seconds
         taint = {"key": TAINT, "value": action, "effect": self.settings.taint_effect}
 
         def cordon(node: Node) -> _Change | ActionOutcome:
@@ -103,42 +108,45 @@ class KubernetesExecutor:
             return _Change(unschedulable=True, taints=[*_others(node), taint], labels=marks)
 
         cordoned = _changed(api, name, cordon)
-        return self._emptied(api, name, action, until) if cordoned.done else cordoned
+        return self._emptied(api, name, action, 0.0) if cordoned.done else cordoned
 
-    def _emptied(self, api: Api, name: str, action: str, until: float) -> ActionOutcome:
-        """Evict until every pod that has to go is gone, somebody steps in, the server says no, or time is up."""
-        said, refused = "", ""
-        while True:
-            try:
+    def _emptied(self, api: Api, name: str, action: str, seconds: float) -> ActionOutcome:
+        """Evict once what has to go, and look again: whether all is gone, somebody has stepped in, the server says no,
+        or time is up.
+        """
+        refused = ""
+        try:
+            pods = api.pods(name, self.settings.namespace)
+            outcome = self._stands(api.node(name), action, pods)
+            if outcome is None:
+                refused = self._evict(api, _to_go(pods))
                 pods = api.pods(name, self.settings.namespace)
                 outcome = self._stands(api.node(name), action, pods)
-                if outcome is not None:
-                    return outcome
-                said = f"{len(_to_go(pods))} pods are still there"
-                refused = self._evict(api, _to_go(pods), until) or refused
-            except ApiTrouble as trouble:
-                said = str(trouble)
-                if trouble.decided and trouble.status != REFUSED_FOR_NOW:
-                    return ActionOutcome(done=False, detail=f"{name} stays cordoned: {said}")
-            if self.clock() >= until:
-                waited = f"after {self.settings.deadline_seconds:g} s {said}{refused and f'; {refused}'}"
-                return ActionOutcome(done=False, detail=f"{name} stays cordoned: {waited}")
-            self.sleep(POLL_SECONDS)
+        except ApiTrouble as trouble:
+            if trouble.decided and trouble.status != REFUSED_FOR_NOW:
+                return ActionOutcome(done=False, detail=f"{name} stays cordoned: {trouble}")
+            return self._waiting(name, seconds, str(trouble))
+        said = f"{len(_to_go(pods))} pods are still there{refused and f'; {refused}'}"
+        return outcome or self._waiting(name, seconds, said)
 
-    def _evict(self, api: Api, pods: Sequence[Pod], until: float) -> str:
+    def _waiting(self, name: str, seconds: float, said: str) -> ActionOutcome:
+        if seconds >= self.settings.deadline_seconds:
+            waited = f"after {self.settings.deadline_seconds:g} s {said}"
+            return ActionOutcome(done=False, detail=f"{name} stays cordoned: {waited}")
+        return ActionOutcome(done=False, under_way=True, detail=f"{name} is cordoned, {said}")
+
+    def _evict(self, api: Api, pods: Sequence[Pod]) -> str:
         """Asks once for each that is not on its way; the last answer that was neither yes nor gone. Raises ApiTrouble
-        for a final no.
+        for a final no, and when nobody answers: that is one answer's time, not one for each pod.
         """
         said = ""
         for pod in pods:
             if pod.metadata.deletion_timestamp is not None:
                 continue
-            if self.clock() >= until:
-                break
             try:
                 api.evict(pod, self.settings.grace_seconds)
             except ApiTrouble as trouble:
-                if trouble.decided and trouble.status not in (GONE, CONFLICT, REFUSED_FOR_NOW):
+                if not trouble.decided or trouble.status not in (GONE, CONFLICT, REFUSED_FOR_NOW):
                     raise
                 said = said if trouble.status in (GONE, CONFLICT) else str(trouble)
         return said

@@ -22,7 +22,8 @@ KINDS = ("cap_power", "staged_shutdown")
 @dataclass(frozen=True, kw_only=True)
 class RedfishExecutor:
     """address: of a node's controller, with {node} in it. watts_limit: of a whole node without a cap.
-    stage_seconds: between two stages of a shutdown.
+    stage_seconds: between two stages of a shutdown. deadline_seconds: for all of an action. clock: seconds that only
+    grow.
     """
 
     address: str
@@ -31,8 +32,10 @@ class RedfishExecutor:
     watts_limit: float = 10200.0
     timeout_seconds: float = 10.0
     stage_seconds: float = 2.0
+    deadline_seconds: float = 45.0
     ca_file: str | None = None
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
 
     def apply(self, request: ActionRequest) -> ActionOutcome:
         match request.kind:
@@ -50,7 +53,10 @@ class RedfishExecutor:
         return None
 
     def _over(self, stages: Sequence[Sequence[str]], act: "Callable[[httpx.Client, str], str | None]") -> ActionOutcome:
-        """Stage by stage; a stage in which a node could not be shut down or capped is the last."""
+        """Stage by stage; a stage in which a node could not be shut down or capped is the last, and so is the one in
+        which the deadline comes: what is done is said before the ledger takes the action for lost.
+        """
+        until = self.clock() + self.deadline_seconds
         reached, troubles = 0, list[str]()
         wrong = [node for stage in stages for node in stage if plain(node) is None]
         if wrong or not any(stages):
@@ -62,7 +68,8 @@ class RedfishExecutor:
                 if number:
                     self.sleep(self.stage_seconds)
                 for node in stage:
-                    trouble = act(client, node)
+                    late = f"{node}: not reached within {self.deadline_seconds:g} s"
+                    trouble = act(client, node) if self.clock() < until else late
                     reached += trouble is None
                     troubles += [] if trouble is None else [trouble]
                 if troubles:

@@ -1,5 +1,6 @@
 """Who carries out which kind of action. Secrets come from files or the environment, never from the settings."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Literal
@@ -16,8 +17,13 @@ class _Section(BaseModel):
 
 
 def secret(file: Path | None, variable: str) -> str:
-    """From the file, else from the environment; empty when there is neither. Raises OSError."""
-    return file.read_text().strip() if file is not None else os.environ.get(variable, "")
+    """From the file, else from the environment; empty when there is neither. Raises OSError, which names the file."""
+    if file is None:
+        return os.environ.get(variable, "")
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "not text in UTF-8: a secret is one line of it", str(file)) from None
 
 
 class SlurmSettings(_Section):
@@ -40,13 +46,16 @@ class TopicSettings(_Section):
 
 
 class RedfishSettings(_Section):
-    """address: of a node's management controller, with {node} in it. password_file: else HOTSPARE_REDFISH_PASSWORD."""
+    """address: of a node's management controller, with {node} in it. password_file: else HOTSPARE_REDFISH_PASSWORD.
+    timeout_seconds: of an answer. deadline_seconds: for all nodes of an action; what is left then is not reached.
+    """
 
     address: str = "https://{node}-bmc"
     username: str = ""
     password_file: Path | None = None
     watts_limit: float = Field(default=10200.0, gt=0)
     timeout_seconds: float = Field(default=10.0, gt=0, le=600)
+    deadline_seconds: float = Field(default=45.0, gt=0, le=600)
     ca_file: str | None = None
 
 
@@ -57,8 +66,8 @@ class KubernetesSettings(_Section):
     Kubernetes, with {node} in it; names: node -> name, where that is not so. namespace: only its pods are evicted and
     looked for; all of them without one. taint_effect: NoExecute makes pods go at once that do not tolerate it,
     whatever their disruption budgets say. grace_seconds: for each pod, instead of its own. deadline_seconds: of a whole
-    drain, which holds up the actions behind it. timeout_seconds: of an answer. deadline_seconds and four answers must
-    be less than recovery.unanswered_seconds.
+    drain, which nobody waits for: it is begun, and looked after on later turns. timeout_seconds: of an answer.
+    deadline_seconds and four answers must be less than recovery.unanswered_seconds.
     """
 
     kubeconfig: Path | None = None

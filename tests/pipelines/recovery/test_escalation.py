@@ -213,3 +213,30 @@ def test_nothing_comes_back_by_itself_after_a_leak(store: OperationsStore, topol
     assert ("isolate_loop", "cdu-0") in plant.taken
     run([], topology, store, plant, 99999)
     assert "return_to_service" not in {kind for kind, _ in plant.taken}
+
+
+def test_shards_of_a_domain_without_spares_go_onto_reclaimed_gpus(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    """Two domains of eight nodes and two spares outside of them: the first domain gets both, the second none."""
+    plant = Willing()
+    records = run([incident("power_domain_lost", "pdu", "pdu-0", "pdu-1")], topology, store, plant, 0)
+    assert [(one.request.target, one.outcome) for one in records if one.request.kind == "allocate_spare"] == [
+        ("pdu-0", "done"), ("pdu-1", "refused"),
+    ]  # fmt: skip
+    for kind in ("restore_shard", "resume"):
+        assert [one.outcome for one in records if one.request.kind == kind] == ["done", "done"]
+    order = [kind for kind, target in plant.taken if target in ("test", "pdu-1") and kind != "open_ticket"]
+    assert order == ["global_checkpoint", "reclaim_gpus", "restore_shard", "resume"]
+
+
+def test_without_spares_and_without_gpus_to_reclaim_the_job_goes_on_at_reduced_capacity_and_that_is_said(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    plant = Willing(reclaim_gpus=ActionOutcome(done=False, detail="no pod gives any"))
+    records = run([incident("power_domain_lost", "pdu", "pdu-0", "pdu-1")], topology, store, plant, 0)
+    (smaller,) = [one for one in records if "without" in one.request.parameters]
+    assert (smaller.request.kind, smaller.request.target, smaller.outcome) == ("resume", "pdu-1", "done")
+    assert smaller.why == "no spare, and reclaim_gpus is failed: go on at reduced capacity, without pdu-1"
+    refused = next(one for one in records if one.request.kind == "restore_shard" and one.request.target == "pdu-1")
+    assert refused.why.endswith("allocate_spare of 'pdu-1' is refused and reclaim_gpus of 'test' is failed")

@@ -39,7 +39,7 @@ def test_every_step_is_of_a_known_kind_and_waits_only_for_an_earlier_one() -> No
         (
             "gpu_memory", "gpu", "n00002/5",
             [("drain_node", "n00002"), ("pause_stage", "n00002"), ("allocate_spare", "n00002"),
-             ("restore_shard", "n00002"), ("resume", "n00002"), ("rma", "n00002/5")],
+             ("restore_shard", "n00002"), ("resume", "n00002"), ("reset_gpu", "n00002/5")],
         ),
         (
             "coolant_pump_failure", "cdu", "cdu-1",
@@ -57,6 +57,22 @@ def test_what_an_incident_calls_for_in_order(
 ) -> None:
     requests = plan(incident(cause, kind, root), topology, SETTINGS)
     assert [(request.kind, request.target) for request in requests] == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "work"),
+    [
+        ("xid 48", "reset_gpu"), ("ecc_uncorrectable", "reset_gpu"), ("row_remap_pending", "reset_gpu"),
+        ("row_remap_failure", "rma"), ("xid 64", "rma"),
+    ],
+)  # fmt: skip
+def test_only_a_remap_that_failed_makes_a_gpu_go_back_to_its_maker(
+    topology: Topology, incident: Make, code: str, work: str
+) -> None:
+    """domain.md 4.2: pending wants a reset; RMA when the failure flag is set. An XID 48 alone says neither."""
+    evidence = ({"cause": "gpu_memory", "entity": "n00002/5", "code": code},)
+    requests = plan(incident("gpu_memory", "gpu", "n00002/5", evidence=evidence), topology, SETTINGS)
+    assert [one.kind for one in requests if one.target == "n00002/5"] == [work]
 
 
 def test_a_lost_power_domain_gets_one_checkpoint_spares_per_domain_and_reclaims_the_rest(

@@ -26,19 +26,18 @@ HISTORY: dict[str, Timeline] = {
                 Do("global_checkpoint", "ndr-fat-tree", by=30),
                 Do("allocate_spare", "pdu-000", by=5),
                 *(Do("allocate_spare", f"pdu-00{pdu}", by=5, outcome="refused") for pdu in (1, 2)),
-                Do("reclaim_gpus", "ndr-fat-tree"),
-                Do("restore_shard", "pdu-000", by=5 + 30),
-                *(Do("restore_shard", f"pdu-00{pdu}", by=5 + 30, outcome="refused") for pdu in (1, 2)),
-                Do("resume", "pdu-000", by=5 + 30 + 5),
-                *(Do("resume", f"pdu-00{pdu}", by=5 + 30 + 5, outcome="refused") for pdu in (1, 2)),
+                Do("reclaim_gpus", "ndr-fat-tree", by=60),
+                *(Do("restore_shard", f"pdu-00{pdu}", by=5 + 30) for pdu in range(3)),
+                *(Do("resume", f"pdu-00{pdu}", by=5 + 30 + 5) for pdu in range(3)),
                 *ticket("pdu-000", "pdu-001", "pdu-002"),
             ),
         ),
     ),
-    # The first remap, 60 s in, has used up its bank.
+    # The first double bit error, 60 s in, wants a reset; the remap that fails, 100 s in, another GPU.
     "history/memory_wearing_out": (
         Told(
-            Between(240, 241), "gpu_memory", ("n00002/6",), 1, left_out("n00002", work=[Do("rma", "n00002/6")]),
+            Between(240, 241), "gpu_memory", ("n00002/6",), 1,
+            (*left_out("n00002", work=[Do("reset_gpu", "n00002/6")]), Do("rma", "n00002/6")),
         ),
     ),
     # Bit 0x80 for 3 s of samples at one in 5 s: the second.
@@ -48,9 +47,10 @@ HISTORY: dict[str, Timeline] = {
             ticket("n00003/2", "n00003/5"),
         ),
     ),
-    # 5 % above its own usual ratio for as many steps of 4.8 s as a lasting slowdown takes.
+    # 25 steps of 4.8 s at 1.05, from the first that begins after 180 s; the last is told with the next step's first
+    # beat (1 s) and judged when nobody has reported it for two beats.
     "history/silent_slow_gpu": (
-        Told(Between(180 + 60, 180 + 180), "gpu_straggler", ("n00005/1",), 1, ticket("n00005/1")),
+        Told(Between(180 + 25 * 5.04, 180 + 27 * 5.04 + 1 + 2), "gpu_straggler", ("n00005/1",), 1, ticket("n00005/1")),
     ),
     # The agent's silence, from 200 s, is part of it.
     "history/stalled_agent": (
@@ -59,20 +59,22 @@ HISTORY: dict[str, Timeline] = {
             left_out("n00001", work=[Do("reboot_node", "n00001")]),
         ),
     ),
-    # The second sample without flow. At 1.37 K/s (700 W on 510 J/K) a GPU of 55 to 60 degrees is 26 to 29 s away from
-    # 95; the loop's 128 GPUs are two stages of 2 s, which must be over by then. Who throttles meanwhile is a member.
+    # The second sample without flow. Fifteen of the sixteen nodes are on this loop, so all that throttle are 120 GPUs:
+    # two stages of 2 s, which must be over when 95 degrees come, as for pump_failure 22 to 27 s later.
     "history/total_pump_failure": (
         Told(
-            Between(180, 182), "coolant_pump_failure", ("cdu-00",), None,
+            Between(180, 182), "coolant_pump_failure", ("cdu-00",), 120,
             (
                 Do("raise_flow", "cdu-00", by=5),
                 Do("cap_power", "cdu-00", by=5),
-                Do("staged_shutdown", "cdu-00", by=Between(26 - 4 - 1, 29 - 4)),
+                Do("staged_shutdown", "cdu-00", by=Between(22 - 2 * 2 - 1, 27 - 2 * 2 + 1)),
                 *ticket("cdu-00"),
             ),
         ),
     ),
-    # Four of the sixteen nodes of the superblock may be out; from then on people decide. No node is a spare.
+    # Four nodes of a superblock may be out (recovery.drained_nodes_per_superblock), and a job of sixteen nodes needs
+    # twelve (job_nodes_minimum_share): n00000, n00009, n00005 and n00012 go, from then on people decide. No node is a
+    # spare. A double bit error wants a reset, a remap that failed another GPU.
     "history/llama3_mix": (
         # As job_hang; the crash at 340 s ends it.
         Told(
@@ -84,7 +86,10 @@ HISTORY: dict[str, Timeline] = {
             left_out("n00000", work=[Do("reboot_node", "n00000")]),
         ),
         # GPUs are read every 5 s.
-        Told(Between(520, 525), "gpu_memory", ("n00009/5",), 1, left_out("n00009", work=[Do("rma", "n00009/5")])),
+        Told(
+            Between(520, 525), "gpu_memory", ("n00009/5",), 1,
+            (*left_out("n00009", work=[Do("reset_gpu", "n00009/5")]), Do("rma", "n00009/5")),
+        ),
         # The second outage, at 600 s, in a sample of 10 s; 3 s for a cause above it.
         Told(
             Between(600 + 3, 610 + 3), "link_flap", ("c000181",), 0,
@@ -97,7 +102,7 @@ HISTORY: dict[str, Timeline] = {
         Told(
             Between(690, 700), "gpu_nvlink", ("n00012/3",), 1, left_out("n00012", work=[Do("reset_gpu", "n00012/3")]),
         ),
-        Told(Between(750, 755), "gpu_memory", ("n00007/0",), 1, refused("n00007", Do("rma", "n00007/0"))),
+        Told(Between(750, 755), "gpu_memory", ("n00007/0",), 1, refused("n00007", Do("reset_gpu", "n00007/0"))),
         # The second time, at 880 s, and 45 s of nobody else.
         Told(
             Between(880 + 45, 881 + 45), "gpu_fatal_error", ("n00014/4",), 1,
@@ -107,7 +112,10 @@ HISTORY: dict[str, Timeline] = {
             Between(919 + 3.25 + 3, 920 + 3.25 + 3), "node_lost", ("n00010",), 8,
             refused("n00010", Do("reboot_node", "n00010")),
         ),
-        Told(Between(1010, 1015), "gpu_memory", ("n00002/6",), 1, refused("n00002", Do("rma", "n00002/6"))),
+        Told(
+            Between(1010, 1015), "gpu_memory", ("n00002/6",), 1,
+            (*refused("n00002", Do("reset_gpu", "n00002/6")), Do("rma", "n00002/6", outcome="refused")),
+        ),
         Told(
             Between(1080, 1081), "gpu_fallen_off_bus", ("n00015/1",), 1, refused("n00015", Do("reboot_node", "n00015")),
         ),
@@ -123,6 +131,6 @@ HISTORY: dict[str, Timeline] = {
     ),
     # XID 48 is logged a second before the second crash; of the 672 lines of XID 45 nothing is said. Spares are at hand.
     "history/xid_45_storm": (
-        Told(Between(360, 361), "gpu_memory", ("n00004/6",), 1, replaced("n00004", work=[Do("rma", "n00004/6")])),
+        Told(Between(360, 361), "gpu_memory", ("n00004/6",), 1, replaced("n00004", work=[Do("reset_gpu", "n00004/6")])),
     ),
 }  # fmt: skip

@@ -13,17 +13,17 @@ POWER: dict[str, Timeline] = {
             (Do("cap_power", "pdu-001", by=5), *ticket("pdu-001")),
         ),
     ),
-    # The meters' last words name the loss in the second that it happens. No spare is left, so only checkpoint, reclaim
-    # and one domain's part of the spares (none here) are asked for; the checkpoint is for 30 s of the survivors' time.
+    # The meters' last words name the loss in the second that it happens; the checkpoint is for 30 s of the survivors'
+    # time. There is no spare, so the shards go onto GPUs that are reclaimed.
     "pdu_cascade": (
         Told(
             Between(180, 181), "power_domain_lost", ("pdu-000", "pdu-001", "pdu-002"), 384,
             (
                 Do("global_checkpoint", "ndr-fat-tree", by=30),
                 *(Do("allocate_spare", f"pdu-00{pdu}", by=5, outcome="refused") for pdu in range(3)),
-                Do("reclaim_gpus", "ndr-fat-tree"),
-                *(Do("restore_shard", f"pdu-00{pdu}", by=5 + 30, outcome="refused") for pdu in range(3)),
-                *(Do("resume", f"pdu-00{pdu}", by=5 + 30 + 5, outcome="refused") for pdu in range(3)),
+                Do("reclaim_gpus", "ndr-fat-tree", by=60),
+                *(Do("restore_shard", f"pdu-00{pdu}", by=5 + 30) for pdu in range(3)),
+                *(Do("resume", f"pdu-00{pdu}", by=5 + 30 + 5) for pdu in range(3)),
                 *ticket("pdu-000", "pdu-001", "pdu-002"),
             ),
         ),
@@ -39,11 +39,12 @@ POWER: dict[str, Timeline] = {
 }  # fmt: skip
 
 COOLANT: dict[str, Timeline] = {
-    # The plate's resistance grows by about 40 % over 120 s (flow to 0.75, resistance by 1.1), seen through means of 22
-    # and 30 s: 10 % are passed by 300 + 22 + 30 at the latest, and 60 s of that are a ticket.
+    # Flow to 0.75 and conduction by 1.1 in 120 s are 18.6 % more resistance (effectiveness 1 - exp(-NTU)). Through the
+    # plate's 22 s and a mean of 30 s it is 10 % up at 297 s; over a normal that has learnt 2 % of it, at 314 s. Looked
+    # at every 10 s, and 60 s of that are a ticket.
     "cold_plate_clogged": (
         Told(
-            Between(180 + 60, 352 + 60), "cold_plate_clogged", ("n00003/1",), 0,
+            Between(297 + 60, 314 + 10 + 60), "cold_plate_clogged", ("n00003/1",), 0,
             (Do("raise_flow", "n00003/1", by=5), *ticket("n00003/1")),
         ),
     ),
@@ -62,10 +63,10 @@ COOLANT: dict[str, Timeline] = {
     "coolant_spoiled": (
         Told(Between(220 + 30, 221 + 10 + 30), "coolant_chemistry", ("cdu-01",), 0, ticket("cdu-01")),
     ),
-    # Conductance falls to 60 % in 60 s, so the approach grows to 1 / 0.6; the loop and the mean take 60 s each to show
-    # it, and 25 % for 60 s are a ticket.
+    # Conductance falls to 60 % in 60 s, so the approach grows to 1 / 0.6; through the loop and the mean, 60 s each, it
+    # is 25 % up at 293 s, 10 s for a loop that is no exact 60 s; 60 s of it are a ticket.
     "exchanger_fouled": (
-        Told(Between(180 + 60, 240 + 60 + 60 + 60), "heat_exchanger_fouled", ("cdu-00",), 0, ticket("cdu-00")),
+        Told(Between(293 - 10 + 60, 293 + 10 + 60), "heat_exchanger_fouled", ("cdu-00",), 0, ticket("cdu-00")),
     ),
     # Flow falls by 30 % in 60 s: 10 % at 200 s, 25 % at 230 s. A mean over 5 s follows, and 5 s of it are stated.
     "filter_clogged": (
@@ -74,24 +75,25 @@ COOLANT: dict[str, Timeline] = {
             (Do("raise_flow", "cdu-01", by=5), Do("cap_power", "cdu-01", by=5 + 30 + 5), *ticket("cdu-01")),
         ),
     ),
-    # 20 % in 120 s pass 10 % at 360 s; means of a minute follow, samples are looked at every 10 s, and 60 s of it are a
-    # ticket. A checkpoint's pause of the power puts it off by another minute.
+    # 20 % in 120 s, through a mean of 60 s, are 10 % at 411 s; looked at every 10 s, and 60 s of it are a ticket. A
+    # checkpoint's pause (6 s at a fifth of the power are 14 % of a mean over 30 s, and 5 % of it 32 s later) is
+    # followed by 60 s in which nothing is judged.
     "flow_meter_drift": (
         Told(
-            Between(360 + 60, 420 + 60 + 10 + 60 + 60), "telemetry_implausible", ("coolant_loop:cdu-01",), 0,
+            Between(411 + 60, 411 + 10 + 60 + 6 + 32 + 60), "telemetry_implausible", ("coolant_loop:cdu-01",), 0,
             ticket("coolant_loop:cdu-01"),
         ),
     ),
-    # Both pumps of the loop stop: the second sample that says so states it. At 1.37 K/s (700 W on 510 J/K) a GPU of 55
-    # to 60 degrees is 26 to 29 s away from 95; 64 GPUs are one stage of 2 s, which must be over by then.
-    # 95 C is 22 s away without flow and 27 s at the 5 % that stay (detectors.coolant.time_left); one stage takes 2 s.
+    # Both pumps of the loop stop: the second sample that says so states it. A GPU at full load stands at 65 degrees,
+    # and 700 W on 510 J/K are 1.37 K/s: 95 degrees are 22 s away without flow, and 27 s with the 5 % that stay (some
+    # heat still goes). 64 GPUs are one stage of 2 s; the first sample came up to 1 s earlier.
     "pump_failure": (
         Told(
             Between(180, 183), "coolant_pump_failure", ("cdu-01",), 64,
             (
                 Do("raise_flow", "cdu-01", by=5),
                 Do("cap_power", "cdu-01", by=5),
-                Do("staged_shutdown", "cdu-01", by=Between(18, 27)),
+                Do("staged_shutdown", "cdu-01", by=Between(22 - 2 - 1, 27 - 2 + 1)),
                 *ticket("cdu-01"),
             ),
         ),

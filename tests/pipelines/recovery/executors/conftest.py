@@ -22,7 +22,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def made(cluster: ApiServer, tmp_path: Path) -> Make:
-    """Time is what is slept."""
     config = tmp_path / "kubeconfig"
     config.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
@@ -31,10 +30,7 @@ def made(cluster: ApiServer, tmp_path: Path) -> Make:
     )
 
     def make(**changes: Any) -> KubernetesExecutor:
-        slept = [0.0]
         settings = KubernetesSettings(kubeconfig=config, **{"deadline_seconds": 10, **changes})
-        return KubernetesExecutor(
-            settings=settings, sleep=lambda seconds: slept.append(slept[-1] + seconds), clock=lambda: slept[-1]
-        )
+        return KubernetesExecutor(settings=settings)
 
     return make

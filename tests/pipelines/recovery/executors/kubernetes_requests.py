@@ -23,6 +23,18 @@ def back(undoes: str = "act-1") -> ActionRequest:
     return ask("return_to_service", identity="act-2", undoes=undoes)
 
 
+def drained(executor: KubernetesExecutor, request: ActionRequest | None = None) -> ActionOutcome:
+    """Begun, and then asked once a second, as the turns of the loop do."""
+    asked = request or ask()
+    outcome = executor.apply(asked)
+    for second in range(1, 20):
+        if not outcome.under_way:
+            break
+        outcome = executor.carry_on(asked, float(second))
+    assert not outcome.under_way
+    return outcome
+
+
 def said(outcome: ActionOutcome) -> tuple[bool, bool]:
     assert outcome.detail
     assert "\n" not in outcome.detail
