@@ -151,7 +151,10 @@ def _sources(
         found.append(stretch_source(store, settings, stretch, cluster, WINDOW_SECONDS))
     remarks: list[str] = []
     if len(every) > 1:
-        remarks.append(f"the store has {len(every) - 1} breaks of an hour or more; behind each detectors begin anew")
+        remarks.append(
+            f"what was watched has {len(every) - 1} breaks (an hour or more, or a stream that began anew); behind each "
+            "detectors begin anew"
+        )
     if unknown:
         hours = sum(stretch.seconds for stretch in unknown) / 3600
         remarks.append(f"{hours:.1f} h are left out: the cluster that they came from is no longer known to the store")

@@ -8,20 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import dataframely as dy
 import polars as pl
 
-from detectors.contract import FINDING_COLUMNS, Detector, ordered
-from detectors.correlate import correlate
-from detectors.correlation_state import Correlation
-from pipelines.engine import Batch, Engine, EngineState, Step
-from pipelines.intake import identified
-from pipelines.rejudge import COMPARED, Rejudged, Side
-from pipelines.settings import Settings, aliases_of, configured
+from detectors.contract import FINDING_COLUMNS, Context, Detection, Detector
+from pipelines.engine import Engine, EngineState
+from pipelines.rejudge import COMPARED, Rejudged, steps
+from pipelines.rounds import Side
+from pipelines.settings import Settings, configured
 from pipelines.sources.contract import Source
-from pipelines.stream import earliest
-from schemas.identity import identities_from
-from schemas.incident import Incident
-from schemas.tables import INTAKE_TABLES, TABLES
 
 FINDINGS_KEPT_MAXIMUM = 100_000  # of either side; some 10 MB
 FINDINGS_SCHEMA = pl.Schema({name: FINDING_COLUMNS[name] for name in COMPARED})
@@ -80,45 +75,41 @@ class Kept:
             self.kept.append(findings.head(room))
 
 
-@dataclass
-class Second:
-    """The other settings' detectors behind the first's: only those that differ are asked again."""
+@dataclass(frozen=True)
+class Other:
+    """A detector as the other settings have it, beside the same one of the first: asked in the same step, under a name
+    of its own.
+    """
 
-    detectors: tuple[Detector, ...]
-    source: Source
-    engine: Engine = field(init=False)
-    state: EngineState | None = None
-    correlation: Correlation = field(default_factory=Correlation)
-
-    def __post_init__(self) -> None:
-        self.engine = Engine(
-            detectors=self.detectors, topology=self.source.topology, intervals_seconds=self.source.intervals_seconds
-        )
+    detector: Detector
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(detector.name for detector in self.detectors)
+    def name(self) -> str:
+        return f"{self.detector.name} (others)"
 
-    def step(self, batch: Batch, first: Step) -> tuple[pl.DataFrame, tuple[Incident, ...]]:
-        """Its findings and the incidents that changed, of the rows of which the first made its step."""
-        findings = first.findings
-        if self.detectors:
-            if self.state is None or self.state.began != first.state.began:
-                self.state = self.engine.start(first.state.began)
-            own = self.engine.step(self.state, replace(batch, tables=self._read(batch.tables)))
-            self.state = own.state
-            findings = ordered(findings.filter(~pl.col("detector").is_in(list(self.names))), own.findings)
-        context = self.engine.context(first.state, first.state.now, first.lags)
-        incidents, self.correlation = correlate(findings, self.correlation, context)
-        return findings, incidents
+    @property
+    def reads(self) -> tuple[type[dy.Schema], ...]:
+        return self.detector.reads
 
-    def _read(self, tables: Mapping[str, pl.DataFrame]) -> Mapping[str, pl.DataFrame]:
-        """Tables that its detectors read; all where one reads what became of rows at the door."""
-        read = {schema for detector in self.detectors for schema in detector.reads}
-        if read & {table.schema for table in INTAKE_TABLES}:
-            return tables
-        wanted = {table.name for table in TABLES if table.schema in read}
-        return {name: rows for name, rows in tables.items() if name in wanted}
+    @property
+    def keeps(self) -> pl.Schema:
+        return self.detector.keeps
+
+    def detect(
+        self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
+    ) -> Detection:
+        found = self.detector.detect(tables, state, context)
+        return Detection(found.findings.with_columns(detector=pl.lit(self.name)), found.state)
+
+
+def apart(findings: pl.DataFrame, others: Sequence[Other]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What either settings say, of the findings of a step in which both were asked."""
+    if not others:
+        return findings, findings
+    own = {one.name: one.detector.name for one in others}
+    is_other = pl.col("detector").is_in(list(own))
+    replaced = pl.col("detector").is_in(list(own.values()))
+    return findings.filter(~is_other), findings.filter(~replaced).with_columns(pl.col("detector").replace(own))
 
 
 @dataclass
@@ -128,8 +119,10 @@ class Heard:
     side: Side
     kept: Kept = field(default_factory=Kept)
 
-    def end(self, at: datetime) -> None:
+    def end(self, engine: Engine, state: EngineState) -> None:
         """Nothing is known of what is still open beyond the end of a source; the next one begins anew."""
+        self.side.end(engine, state)
+        at = state.now
         lasting = [one for one in self.side.incidents.values() if one.ends_at is None]
         self.side.incidents |= {one.id: replace(one, ends_at=at) for one in lasting}
 
@@ -155,9 +148,9 @@ def pass_over(
     until: datetime | None = None
     done = watched = gpu_hours = 0.0
     for source in sources:
-        began: datetime | None = None
-        for state in _judged(source, one, other):
-            began = state.began
+        last: tuple[Engine, EngineState] | None = None
+        for last in _judged(source, one, other):
+            state = last[1]
             until = state.now
             reached = done + (state.now - state.began).total_seconds()
             progress(
@@ -165,12 +158,13 @@ def pass_over(
                         incidents=len(other.side.incidents))
             )  # fmt: skip
         done += source.span_seconds or 0.0
-        if began is not None and until is not None:
-            seconds = max(timedelta(), until - max(began, counted_from)).total_seconds()
+        if last is not None:
+            state = last[1]
+            seconds = max(timedelta(), state.now - max(state.began, counted_from)).total_seconds()
             watched += seconds
             gpu_hours += seconds / 3600 * source.topology.nodes.height * source.topology.gpus_per_node
             for each in heard:
-                each.end(until)
+                each.end(*last)
     for each in heard:
         each.side.close()
     return Passed(
@@ -179,35 +173,23 @@ def pass_over(
     )  # fmt: skip
 
 
-def _judged(source: Source, one: Heard | None, other: Heard) -> Iterator[EngineState]:
-    """The state after each window, with both sides told of it. Rows of the store bear their names already; what the
+def _judged(source: Source, one: Heard | None, other: Heard) -> Iterator[tuple[Engine, EngineState]]:
+    """The state after each step, with both sides told of it. Rows of the store bear their names already; what the
     first's settings know of names holds for both.
     """
     settings = other.side.settings if one is None else one.side.settings
     detectors = configured(settings)
-    engine = Engine(detectors=detectors, topology=source.topology, intervals_seconds=source.intervals_seconds)
-    identities = identities_from(source.topology, aliases_of(settings.identity), settings.identity.domains)
-    second = None
-    if one is not None:
-        differing = [new for old, new in zip(detectors, configured(other.side.settings), strict=True) if old != new]
-        second = Second(tuple(differing), source)
-    state: EngineState | None = None
-    for arrival in source.arrivals({}):
-        if state is None or state.sources.is_empty():
-            state = engine.start(earliest(arrival.batch))
-        batch, _ = identified(arrival.batch, arrival.notes, identities, identities.aliases)
-        step = engine.step(state, batch)
-        state = step.state
-        lasting = state.correlation.incidents
-        if one is None or second is None:
-            other.side.hear(step.incidents, lasting, source.topology, state.now)
-            other.kept.add(step.findings.select(COMPARED))
+    differing = [new for old, new in zip(detectors, configured(other.side.settings), strict=True) if old != new]
+    others = tuple(Other(detector) for detector in differing)
+    for engine, step, _ in steps(source, settings, (*detectors, *others)):
+        findings, theirs = apart(step.findings, others)
+        other.side.hear(theirs, step.accepted, engine, step.state)
+        if one is None:
+            other.kept.add(theirs.select(COMPARED))
         else:
-            one.side.hear(step.incidents, lasting, source.topology, state.now)
-            findings, incidents = second.step(batch, step)
-            other.side.hear(incidents, second.correlation.incidents, source.topology, state.now)
-            _keep_differing(step.findings, findings, one.kept, other.kept)
-        yield state
+            one.side.hear(findings, step.accepted, engine, step.state)
+            _keep_differing(findings, theirs, one.kept, other.kept)
+        yield engine, step.state
 
 
 def _keep_differing(old: pl.DataFrame, new: pl.DataFrame, before: Kept, after: Kept) -> None:

@@ -7,7 +7,7 @@ from pipelines.backtest import Backtest
 from pipelines.backtest_verdict import FalseAlarm, Fate, Rate
 from pipelines.savings import ASSUMPTIONS
 from pipelines.scorecard import table_of
-from pipelines.wording import in_a_cell
+from pipelines.wording import in_a_cell, some
 from schemas.incident import Incident
 
 SHOWN = 200  # rows of a table on the page; the document has all
@@ -176,10 +176,10 @@ def _fate_cells(fate: Fate) -> tuple[str, ...]:
     moved = "" if not fate.earlier_seconds else _signed(fate.earlier_seconds)
     changed = "; ".join(f"{one.change}: {one.before} -> {one.after}" for one in fate.changes)
     if fate.instead is not None:
-        changed = f"only told as {fate.instead.severity} {fate.instead.cause} of {_names(fate.instead)}"
+        changed = f"only told as {fate.instead.severity} {fate.instead.cause} of {some(fate.instead.roots)}"
     truth = fate.truth
     return (
-        fate.caught, truth.cause, _names(truth), f"{truth.detected_at:%Y-%m-%d %H:%M:%S}", moved, changed,
+        fate.caught, truth.cause, some(truth.roots), f"{truth.detected_at:%Y-%m-%d %H:%M:%S}", moved, changed,
         fate.finding or "",
     )  # fmt: skip
 
@@ -187,7 +187,7 @@ def _fate_cells(fate: Fate) -> tuple[str, ...]:
 def _false_cells(one: FalseAlarm) -> tuple[str, ...]:
     incident = one.incident
     return (
-        incident.severity, incident.cause, _names(incident), f"{incident.detected_at:%Y-%m-%d %H:%M:%S}",
+        incident.severity, incident.cause, some(incident.roots), f"{incident.detected_at:%Y-%m-%d %H:%M:%S}",
         one.was or "nothing", one.finding or "",
     )  # fmt: skip
 
@@ -195,12 +195,7 @@ def _false_cells(one: FalseAlarm) -> tuple[str, ...]:
 def _lost_cells(fate: Fate) -> tuple[str, ...]:
     saved = fate.saved
     numbers = (f"{value:,.0f}" for value in (saved.lost, saved.earlier, saved.automated))
-    return (fate.truth.cause, _names(fate.truth), *numbers, saved.why)
-
-
-def _names(incident: Incident) -> str:
-    more = f" and {len(incident.roots) - 3} more" if len(incident.roots) > 3 else ""
-    return ", ".join(incident.roots[:3]) + more
+    return (fate.truth.cause, some(fate.truth.roots), *numbers, saved.why)
 
 
 def _rate(rate: Rate) -> str:

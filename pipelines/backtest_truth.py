@@ -9,13 +9,12 @@ import polars as pl
 
 from pipelines.counterfactual import fired, same
 from pipelines.operations_store import OperationsStore
+from pipelines.operations_verdicts import Verdicts
 from pipelines.sources.contract import SourceError
 from replay.recording import read_labels
 from replay.simulate import LABEL_COLUMNS
 from schemas.incident import Incident
 from schemas.topology import node_of
-
-FALSE = "false"  # a note that begins with this word says that an incident was none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +57,16 @@ def names_root(truth: Incident, incident: Incident) -> bool:
 
 
 def past_truth(operations: OperationsStore, past: Sequence[Incident]) -> Truth:
-    """Incidents of the time, without those that people marked as false."""
-    false = frozenset(one.id for one in past if marked_false(operations, one))
+    """Incidents of the time, without those that people judged false."""
+    false = Verdicts(operations).false()
     wrong = tuple(one for one in past if one.id not in false)
-    marks = f", {len(false)} of them marked false by a note" if false else "; none is marked false by a note"
+    count = len(past) - len(wrong)
+    marks = f", {count} of them judged false by people" if count else "; none is judged false"
     told = (
         f"incidents decided at the time count as true ({len(past)}{marks}). What nobody knew of counts as false when "
         "it appears: look at it"
     )
     return Truth(wrong=wrong, told=told)
-
-
-def marked_false(operations: OperationsStore, incident: Incident) -> bool:
-    notes = (remark.text for remark in operations.remarks(incident.id) if remark.kind == "note")
-    return any(note.strip().lower().split(maxsplit=1)[:1] in ([FALSE], [f"{FALSE}:"], [f"{FALSE},"]) for note in notes)
 
 
 def labelled_truth(labels: pl.DataFrame, where: str) -> Truth:

@@ -4,7 +4,7 @@ within a day before it, and those of any other place within its time or the hour
 They are told, never judged: that something was deployed twelve minutes before an onset proves nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import filter as fnfilter
@@ -14,6 +14,7 @@ from typing import Any, Literal
 import polars as pl
 
 from pipelines.bundles.slice import involved_nodes
+from pipelines.postmortem.clocks import lag_of_onset
 from pipelines.telemetry_store import TelemetryStore, append, transaction
 from pipelines.wording import some
 from schemas.admission import admit
@@ -116,22 +117,34 @@ def around(
     return tuple(found)
 
 
-def belonging(rows: pl.DataFrame, incident: Incident, topology: Topology, until: datetime) -> pl.DataFrame:
-    """The rows of `around`, as a table. until: as far as is known."""
-    found = around(rows, incident, topology, onset=incident.starts_at, until=incident.ends_at or until)
+def belonging(
+    rows: pl.DataFrame, incident: Incident, topology: Topology, until: datetime, lags: Mapping[str, timedelta]
+) -> pl.DataFrame:
+    """The rows of `around`, as a table. until: as far as is known. lags: how far clocks are behind, by node."""
+    found = _around_corrected(rows, incident, topology, until, lags)
     return pl.DataFrame([one.row for one in found], schema=TABLE.columns)
 
 
 def near(store: TelemetryStore, incident: Incident, until: datetime) -> tuple[OutsideEvent, ...]:
     """The stored ones that belong to the incident. Raises StoreUnavailable."""
-    begin, end = incident.starts_at - TOUCHING_BEFORE, incident.ends_at or until
-    rows = stored(store, begin, end)
+    end = incident.ends_at or until
+    lags = store.lags(incident.starts_at, end)
+    off = abs(lag_of_onset(incident, lags))
+    rows = stored(store, incident.starts_at - TOUCHING_BEFORE - off, end + off)
     if rows.is_empty():
         return ()
     cluster = store.cluster(incident.starts_at - ELSEWHERE_BEFORE, end)
     unknown = topology_from_frames("unknown", pl.DataFrame(), pl.DataFrame())
     topology = unknown if cluster is None else cluster.topology
-    return around(rows, incident, topology, onset=incident.starts_at, until=end)
+    return _around_corrected(rows, incident, topology, until, lags)
+
+
+def _around_corrected(
+    rows: pl.DataFrame, incident: Incident, topology: Topology, until: datetime, lags: Mapping[str, timedelta]
+) -> tuple[OutsideEvent, ...]:
+    lag = lag_of_onset(incident, lags)
+    end = until if incident.ends_at is None else incident.ends_at + max(lag, timedelta(0))
+    return around(rows, incident, topology, onset=incident.starts_at + lag, until=end)
 
 
 def named(incident: Incident, topology: Topology) -> frozenset[tuple[str, str]]:

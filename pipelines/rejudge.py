@@ -1,23 +1,22 @@
 """The same rows judged again, in memory: every finding, incident and requested action, and nothing outside touched."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
 
-from detectors.contract import FINDING_COLUMNS
-from pipelines.engine import Engine
+from detectors.contract import FINDING_COLUMNS, Detector
+from pipelines.engine import Engine, EngineState, Step
 from pipelines.intake import identified
-from pipelines.operations_store import OperationsStore
-from pipelines.recovery.recover import recover
+from pipelines.rounds import Side
 from pipelines.settings import Settings, aliases_of, configured
-from pipelines.sources.contract import Source
+from pipelines.sources.contract import Arrival, Source
+from pipelines.sources.gathered import ROWS_AT_ONCE, ahead, gathered
 from pipelines.stream import earliest
 from schemas.action import ActionRecord
 from schemas.identity import identities_from
 from schemas.incident import Incident
-from schemas.topology import Topology
 
 # What makes two findings the same one; evidence and scores may differ in their last digits.
 COMPARED = ("time", "detector", "cause", "kind", "entity", "active", "code", "severity")
@@ -35,52 +34,33 @@ class Rejudged:
     until: datetime | None
 
 
-@dataclass
-class Side:
-    """What one settings make of incidents, as they come: the last word about each, and what recovery would do.
-
-    slim: without the evidence of incidents that are over, which a long window would fill memory with.
-    """
-
-    settings: Settings
-    slim: bool = False
-    memory: OperationsStore = field(default_factory=lambda: OperationsStore.open(":memory:"))
-    incidents: dict[str, Incident] = field(default_factory=dict)
-    actions: dict[str, ActionRecord] = field(default_factory=dict)
-
-    def hear(self, changed: Sequence[Incident], lasting: Sequence[Incident], topology: Topology, at: datetime) -> None:
-        """changed: incidents of one step. lasting: those that are open after it. Recovery is rehearsed."""
-        self.incidents |= {one.id: _slim(one) if self.slim else one for one in changed}
-        self.memory.upsert_incidents([*changed, *lasting], at=at)
-        taken = recover(lasting, topology, self.memory, self.settings.recovery.rehearsal(), {}, at)
-        self.actions |= {record.request.id: record for record in taken}
-
-    def close(self) -> None:
-        self.memory.close()
-
-
-def rejudge(source: Source, settings: Settings) -> Rejudged:
-    """Through engine and recovery, rehearsed. Raises SourceError."""
-    engine = Engine(
-        detectors=configured(settings), topology=source.topology, intervals_seconds=source.intervals_seconds
-    )
-    side = Side(settings)
-    identities = identities_from(source.topology, aliases_of(settings.identity), settings.identity.domains)
-    state, found = None, [pl.DataFrame(schema=FINDING_COLUMNS)]
-    for arrival in source.arrivals({}):
-        if state is None or state.sources.is_empty():
-            state = engine.start(earliest(arrival.batch))
-        batch, _ = identified(arrival.batch, arrival.notes, identities, identities.aliases)
-        step = engine.step(state, batch)
-        state = step.state
+def rejudge(source: Source, settings: Settings, rows_at_once: int = ROWS_AT_ONCE) -> Rejudged:
+    """Through engine and recovery, rehearsed. rows_at_once: of a step, which changes nothing. Raises SourceError."""
+    side, found, last = Side(settings), [pl.DataFrame(schema=FINDING_COLUMNS)], None
+    for engine, step, _ in steps(source, settings, configured(settings), rows_at_once):
         found.append(step.findings)
-        side.hear(step.incidents, state.correlation.incidents, source.topology, state.now)
+        side.hear(step.findings, step.accepted, engine, step.state)
+        last = engine, step.state
+    if last is not None:
+        side.end(*last)
     side.close()
     return Rejudged(
         findings=pl.concat(found), incidents=side.incidents, actions=tuple(side.actions.values()),
-        until=None if state is None else state.now,
+        until=None if last is None else last[1].now,
     )  # fmt: skip
 
 
-def _slim(incident: Incident) -> Incident:
-    return incident if incident.state != "resolved" else Incident(**{**vars(incident), "evidence": ()})
+def steps(
+    source: Source, settings: Settings, detectors: tuple[Detector, ...], rows_at_once: int = ROWS_AT_ONCE
+) -> Iterator[tuple[Engine, Step, Arrival]]:
+    """An engine with its steps over a source, without incidents: those are made in rounds (pipelines.rounds)."""
+    engine = Engine(detectors=detectors, topology=source.topology, intervals_seconds=source.intervals_seconds)
+    identities = identities_from(source.topology, aliases_of(settings.identity), settings.identity.domains)
+    state: EngineState | None = None
+    for arrival in ahead(gathered(source.arrivals({}), rows_at_once)):
+        if state is None or state.sources.is_empty():  # nothing but refused messages has come so far
+            state = engine.start(earliest(arrival.batch))
+        batch, _ = identified(arrival.batch, arrival.notes, identities, identities.aliases)
+        step = engine.judge(state, batch)
+        state = step.state
+        yield engine, step, arrival

@@ -69,6 +69,12 @@ class SignedPost:
         return Reply(reached, f"{self.url}: {answer.status_code} {answer.text[:200]}".replace("\n", " "))
 
 
+def longest_seconds(tries: int, timeout_seconds: float) -> float:
+    """How long a post may take when nobody answers."""
+    pauses = (PAUSES_SECONDS[min(number, len(PAUSES_SECONDS)) - 1] for number in range(1, tries))
+    return tries * timeout_seconds + sum(pauses)
+
+
 def signature(secret: bytes, body: bytes, at: int) -> str:
     said = hmac.new(secret, f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={said}"

@@ -12,7 +12,9 @@ from datetime import datetime, timedelta
 import duckdb
 import polars as pl
 
+from pipelines.row_order import in_order
 from pipelines.sources.contract import SourceError
+from pipelines.telemetry_cluster import read_spans
 from pipelines.telemetry_schema import read_segments
 from pipelines.telemetry_store import TelemetryStore
 from replay.simulate import Window
@@ -75,8 +77,9 @@ def look_for_rows(store: TelemetryStore, begin: datetime, end: datetime) -> None
 def stretches(store: TelemetryStore, begin: datetime, end: datetime) -> tuple[Stretch, ...]:
     """What is stored of begin <= time < end, in order of time.
 
-    After an hour without any row the cluster was not watched, and a new stretch begins. A stretch ends with its last
-    row, or later where the stream that it came from had heard nothing for longer: so its silence is judged as it was.
+    After an hour without any row the cluster was not watched, and a new stretch begins; and where a stream began when
+    no other was under way. A stretch ends with its last row, or later where the stream that it came from had heard
+    nothing for longer: so its silence is judged as it was.
     """
     hours = [hour for hour in stored_hours(store) if begin - HOUR < hour < end]
     runs: list[list[datetime]] = []
@@ -86,28 +89,51 @@ def stretches(store: TelemetryStore, begin: datetime, end: datetime) -> tuple[St
         else:
             runs.append([hour])
     found = (_stretch(store, run, begin, end) for run in runs)
-    return tuple(one for one in found if one is not None)
+    with store.connected(read_only=True) as connection:
+        streams = read_spans(connection)
+    return tuple(part for one in found if one is not None for part in by_stream(one, streams))
 
 
-def windows(store: TelemetryStore, stretch: Stretch, seconds: int) -> Iterator[Window]:
-    """Windows of `seconds`, every table in order of time. The file is open only while one is read."""
+def by_stream(stretch: Stretch, streams: Sequence[tuple[datetime, datetime]]) -> Iterator[Stretch]:
+    """The stretch cut where a stream began anew, from where the one before it had got to."""
     at = stretch.begins_at
+    for began, _ in streams:
+        before = [until for other, until in streams if other < began]
+        if not at < began < stretch.ends_at or not before or max(before) > began:
+            continue
+        if max(before) > at:
+            yield Stretch(at, max(before))
+        at = began
+    yield Stretch(at, stretch.ends_at)
+
+
+def windows(store: TelemetryStore, stretch: Stretch, seconds: int, rows: int = 0) -> Iterator[Window]:
+    """Windows of `seconds`, every table in order of time; of up to an hour where they hold fewer than so many rows. The
+    file is open only while one is read.
+    """
+    at, long = stretch.begins_at, timedelta(seconds=seconds)
     while at < stretch.ends_at:
-        until = min(at + timedelta(seconds=seconds), stretch.ends_at)
+        until = min(at + long, stretch.ends_at)
         with store.connected(read_only=True) as connection:
             tables = _tables(store, at, until, connection)
         yield Window(at, until, tables)
+        count = sum(frame.height for frame in tables.values())
+        if 3 * count < rows:
+            long = min(2 * long, HOUR)
+        elif count > rows:
+            long = max(long / 2, timedelta(seconds=seconds))
         at = until
 
 
 def _tables(
     store: TelemetryStore, begin: datetime, end: datetime, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, pl.DataFrame]:
+    """In the order in which the engine judges rows: it need not look for repeats, nor sort."""
     return {
-        table.name: connection.sql(
-            f"select * from ({_rows(connection, store, table, begin, end)}) order by {table.time}",  # noqa: S608  names of our own
-            params={"begin": begin, "end": end},
-        ).pl()
+        table.name: in_order(
+            connection.sql(_rows(connection, store, table, begin, end), params={"begin": begin, "end": end}).pl(),
+            [table.time, *table.key],
+        )
         for table in TABLES
     }
 

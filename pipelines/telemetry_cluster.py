@@ -24,6 +24,7 @@ def make_cluster_tables(connection: duckdb.DuckDBPyConnection) -> None:
         "create table if not exists cluster.streams (stream varchar primary key, name varchar, gpus_per_node integer, "
         "intervals map(varchar, double))"
     )
+    connection.execute("create table if not exists cluster.past (stream varchar, began timestamptz, until timestamptz)")
 
 
 def write_cluster(
@@ -41,16 +42,41 @@ def write_cluster(
     )
 
 
+def end_cluster(connection: duckdb.DuckDBPyConnection, stream: str) -> None:
+    """The stream's state is about to be dropped; its rows stay, and of which cluster and time they are."""
+    make_cluster_tables(connection)
+    connection.execute(
+        "insert into cluster.past select stream, began, now from engine_state where stream = ?", [stream]
+    )
+
+
+def _streams(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """SQL of stream, began and now of all whose cluster is known, forgotten ones too; None in an old file."""
+    found = connection.execute(
+        "select table_name from duckdb_tables() where schema_name = 'cluster' and table_name in ('streams', 'past')"
+    ).fetchall()
+    known = {name for (name,) in found}
+    past = " union all select stream, began, until from cluster.past" if "past" in known else ""
+    return f"(select stream, began, now from engine_state{past})" if "streams" in known else None
+
+
+def read_spans(connection: duckdb.DuckDBPyConnection) -> list[tuple[datetime, datetime]]:
+    """Begin and watermark of every stream whose cluster is known, in order."""
+    streams = _streams(connection)
+    if streams is None:
+        return []
+    statement = f"select distinct began, now from cluster.streams join {streams} using (stream) order by all"
+    return [(began, until) for began, until in connection.execute(statement).fetchall()]
+
+
 def read_cluster(connection: duckdb.DuckDBPyConnection, begin: datetime, end: datetime) -> Cluster | None:
     """Of the stream that covers most of begin <= time < end; None when no stream of that time said."""
-    known = connection.execute(
-        "select count(*) from duckdb_tables() where schema_name = 'cluster' and table_name = 'streams'"
-    ).fetchall()
-    if known[0][0] == 0:
+    streams = _streams(connection)
+    if streams is None:
         return None
     found = connection.execute(
-        "select stream, name, gpus_per_node, intervals, now from cluster.streams join engine_state using (stream) "
-        "where began < ? and now > ? order by least(now, ?) - greatest(began, ?) desc, stream limit 1",
+        f"select stream, name, gpus_per_node, intervals, now from cluster.streams join {streams} using (stream) "
+        "where began < ? and now > ? order by least(now, ?) - greatest(began, ?) desc, stream, now desc limit 1",
         [end, begin, end, begin],
     ).fetchall()
     if not found:

@@ -22,7 +22,7 @@ from detectors.contract import Detector
 from pipelines.engine import EngineState, Step
 from pipelines.source_lags import read_lags, write_lags
 from pipelines.source_notes import SourceNotes, frozen_aliases, write_frozen, write_notes
-from pipelines.telemetry_cluster import Cluster, read_cluster, same_cluster, write_cluster
+from pipelines.telemetry_cluster import Cluster, end_cluster, read_cluster, same_cluster, write_cluster
 from pipelines.telemetry_schema import NotOurs, migrate, up_to_date
 from pipelines.telemetry_state import drop_state, read_state, write_state
 from schemas.tables import TABLES
@@ -162,8 +162,9 @@ class TelemetryStore:
             return dict(connection.execute("select stream, now from engine_state order by stream").fetchall())
 
     def forget(self, stream: str) -> None:
-        """Drop a stream's state and progress; its rows and findings stay."""
+        """Drop a stream's state and progress; its rows and findings stay, and which cluster they are of."""
         with self.connected() as connection, transaction(connection):
+            end_cluster(connection, stream)
             drop_state(connection, stream)
             connection.execute("delete from stream_aliases where stream = ?", [stream])
             connection.execute("delete from source_lags where stream = ?", [stream])

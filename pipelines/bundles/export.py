@@ -44,8 +44,9 @@ def export(
         raise SourceError(f"{telemetry.path}: no telemetry of {begin:%Y-%m-%d %H:%M:%S} to {end:%H:%M:%S} is left")
     earliest = min(frame[table.time].min() for table in telemetered if not (frame := tables[table.name]).is_empty())  # type: ignore[type-var]  # times of rows that are there
     assert isinstance(earliest, datetime)
-    events = outside_events.stored(telemetry, incident.starts_at - outside_events.TOUCHING_BEFORE, end)
-    tables["outside_event"] = outside_events.belonging(events, incident, cluster.topology, end)
+    lags = telemetry.lags(begin, end)
+    events = outside_events.stored(telemetry, begin - outside_events.TOUCHING_BEFORE, end)
+    tables["outside_event"] = outside_events.belonging(events, incident, cluster.topology, end, lags)
     near = tuple(
         one for one in operations.incidents(limit=None, since=begin)
         if one.id == incident.id or (one.detected_at < end and _shares(one, part))
@@ -55,8 +56,7 @@ def export(
         gpus_per_node=cluster.topology.gpus_per_node, intervals=dict(cluster.intervals_seconds),
         settings=settings.model_dump(mode="json", include={"detectors", "recovery"}), versions=versions(),
         sliced=bool(part.names), late_rows=telemetry.window_of("late", begin, end).height,
-        lags={node: lag.total_seconds() for node, lag in telemetry.lags(begin, end).items()
-              if node in part.topology.node_rows},
+        lags={node: lag.total_seconds() for node, lag in lags.items() if node in part.topology.node_rows},
     )  # fmt: skip
     actions = Ledger(operations).actions(limit=None)
     return Bundle(

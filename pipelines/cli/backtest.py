@@ -28,7 +28,7 @@ from pipelines.backtest_report import (
     window_line,
 )
 from pipelines.backtest_truth import labels_at
-from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, as_json_text, console, print_json, table
+from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, as_json_text, console, print_json, table, write_whole
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.savings import ASSUMPTIONS
 from pipelines.settings import load_settings
@@ -67,9 +67,7 @@ def run_backtest(
             labels=truth, progress=progress,
         )  # fmt: skip
     if to is not None:
-        part = to.with_name(f"{to.name}.part")
-        part.write_text(as_json_text(document(result)) if to.suffix == ".json" else markdown(result), "utf-8")
-        part.replace(to)
+        write_whole(to, as_json_text(document(result)) if to.suffix == ".json" else markdown(result))
     if as_json:
         print_json(document(result))
     else:

@@ -11,7 +11,16 @@ from pipelines.bundles.bundle import Bundle, encode
 from pipelines.bundles.export import export
 from pipelines.bundles.source import bundle_source
 from pipelines.bundles.verify import divergence
-from pipelines.cli.output import FOUND_SOMETHING, AsJson, Refused, SettingsFile, console, moment, print_json
+from pipelines.cli.output import (
+    FOUND_SOMETHING,
+    AsJson,
+    Refused,
+    SettingsFile,
+    console,
+    moment,
+    print_json,
+    write_whole,
+)
 from pipelines.cli.people import Name, incident_named
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.pacing import window_seconds
@@ -41,9 +50,7 @@ def export_incident(
             f"{incident.id}: {len(data):,} bytes, the limit is {chosen.bundles.bytes_maximum:,}, and {largest} is the "
             "largest part; lower bundles.before_seconds, or raise bundles.bytes_maximum"
         )
-    part = to.with_name(f"{to.name}.part")
-    part.write_bytes(data)
-    part.replace(to)
+    write_whole(to, data)
     rows = {table: frame.height for table, frame in bundle.tables.items() if not frame.is_empty()}
     if as_json:
         print_json({"file": str(to), "incident": bundle.manifest.incident, "bytes": len(data), "rows": rows})

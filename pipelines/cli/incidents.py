@@ -27,6 +27,7 @@ from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.cli.silences import add_silence
 from pipelines.cli.watch import SERVER, watch_incidents
 from pipelines.cli.words import known
+from pipelines.operations_verdicts import Verdicts
 from pipelines.outside_events import OutsideEvent, near
 from pipelines.recovery.ledger import Ledger
 from pipelines.settings import Settings
@@ -37,7 +38,7 @@ from schemas.incident import Incident, State
 
 Action = Annotated[str, typer.Argument(help="Action id.")]
 
-incidents = typer.Typer(no_args_is_help=True, help="What is wrong: list, show, acknowledge, note, silence.")
+incidents = typer.Typer(no_args_is_help=True, help="What is wrong: list, show, acknowledge, note, judge, silence.")
 actions = typer.Typer(no_args_is_help=True, help="What recovery did or would do: list, approve, reject.")
 breaker = typer.Typer(no_args_is_help=True, help="The breaker that stops all automation: show, reset.")
 
@@ -135,6 +136,25 @@ def note(name: Name, text: str, by: By = "", settings: SettingsFile = None, as_j
     store = operations_store(settings_at(settings))
     saying(lambda: store.note(incident_named(store, name).id, person(by), text, datetime.now(UTC)))
     return said(f"noted by {person(by)}", {"noted": text}, as_json=as_json)
+
+
+@incidents.command("verdict")
+def verdict(
+    name: Name,
+    word: Annotated[str, typer.Argument(metavar="true|false", help="Whether there was something.")],
+    why: Annotated[str, typer.Option("--why", "-m", help="How that is known.")] = "",
+    by: By = "", settings: SettingsFile = None, as_json: AsJson = False,
+) -> int:  # fmt: skip
+    """Say afterwards whether it was one: what `hotspare backtest` counts as true. The last word holds."""
+    is_true = known(word.lower(), ("true", "false"), "verdict") == "true"
+    store = operations_store(settings_at(settings))
+    incident = saying(
+        lambda: Verdicts(store).judge(
+            incident_named(store, name).id, person(by), why, datetime.now(UTC), is_true=is_true
+        )
+    )
+    document = {"id": incident.id, "true": is_true, "by": person(by), "why": why}
+    return said(f"{incident.id} judged {word.lower()} by {person(by)}", document, as_json=as_json)
 
 
 incidents.command("silence")(add_silence)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -53,6 +54,17 @@ def _encode(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+def write_whole(to: Path, content: bytes | str) -> None:
+    """The file with this content, or as it was before: nobody finds half of it."""
+    part = to.with_name(f"{to.name}.part")
+    try:
+        part.write_bytes(content if isinstance(content, bytes) else content.encode())
+        part.replace(to)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise Refused(f"{to}: {error.strerror or error}") from None
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:

@@ -8,7 +8,7 @@ import typer
 
 from pipelines.bundles.bundle import Bundle, decode, is_bundle
 from pipelines.bundles.export import export
-from pipelines.cli.output import AsJson, Refused, SettingsFile, console, print_json
+from pipelines.cli.output import AsJson, Refused, SettingsFile, console, print_json, write_whole
 from pipelines.cli.people import incident_named
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.postmortem.facts import document
@@ -41,9 +41,7 @@ def postmortem(
     instead = _otherwise(bundle, chosen, settings, other, diff)
     price = chosen.bundles.dollars_per_gpu_hour
     if to is not None:
-        part = to.with_name(f"{to.name}.part")
-        part.write_text(written(to, bundle, price, instead), "utf-8")
-        part.replace(to)
+        write_whole(to, written(to, bundle, price, instead))
     if as_json:
         print_json(document(bundle, price, instead))
     else:

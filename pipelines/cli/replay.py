@@ -34,6 +34,7 @@ from pipelines.recovery.settings import RecoverySettings
 from pipelines.rejudge import Rejudged, rejudge
 from pipelines.settings import Settings, load_settings
 from pipelines.sources.choose import source_for
+from pipelines.sources.gathered import ROWS_AT_ONCE
 from pipelines.sources.windows import EPOCH
 from pipelines.stream import Tally
 from pipelines.wording import some
@@ -66,7 +67,8 @@ def replay(
     remarks: list[str] = []
     heard = HeardSource(source=source_for(source, chosen, seed=seed, speed=pace, say=remarks.append))
     given = paced(heard, pace, time.monotonic, time.sleep)
-    tally = with_progress(given, lambda show: replayed(given, chosen, show), quiet=as_json)
+    at_once = ROWS_AT_ONCE if pace is None else 0
+    tally = with_progress(given, lambda show: replayed(given, chosen, show, rows_at_once=at_once), quiet=as_json)
     if as_json:
         print_json({**replay_document(tally), "remarks": remarks, "refused": heard.refusals()})
     else:

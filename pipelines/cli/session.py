@@ -1,16 +1,21 @@
 """What most commands begin with: settings, stores, a source through the engine with its progress shown."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.cli.output import console
 from pipelines.operations_store import OperationsStore
-from pipelines.settings import Settings, aliases_of, configured, load_settings
+from pipelines.rejudge import steps
+from pipelines.rounds import Side
+from pipelines.settings import Settings, configured, load_settings
 from pipelines.sources.contract import Source
-from pipelines.stream import Responder, Stream, Tally
+from pipelines.sources.gathered import ROWS_AT_ONCE
+from pipelines.stream import Tally, added
 from pipelines.telemetry_store import TelemetryStore
 
 
@@ -27,14 +32,28 @@ def operations_store(settings: Settings, *, create: bool = True) -> OperationsSt
     return OperationsStore.open(settings.store.operations, create=create)
 
 
-def replayed(source: Source, settings: Settings, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
-    """Through the engine in memory: nothing is kept, nothing outside is touched."""
-    memory = OperationsStore.open(":memory:")
-    rehearsing = Responder(operations=memory, settings=settings.recovery.rehearsal(), executors={})
-    return Stream(
-        source=source, detectors=configured(settings), responder=rehearsing, aliases=aliases_of(settings.identity),
-        domains=settings.identity.domains,
-    ).run(progress)  # fmt: skip
+def replayed(
+    source: Source,
+    settings: Settings,
+    progress: Callable[[Tally], None] = lambda _: None,
+    *,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> Tally:
+    """Through engine and recovery in memory: nothing is kept, nothing outside is touched. rows_at_once: as of
+    pipelines.sources.gathered; 0 for a source that keeps its own time.
+    """
+    side, tally, last, started = Side(settings), Tally(), None, time.monotonic()
+    for engine, step, arrival in steps(source, settings, configured(settings), rows_at_once):
+        side.hear(step.findings, step.accepted, engine, step.state)
+        counted = added(tally, step, arrival.ignored, (), time.monotonic() - started)
+        tally = replace(counted, incidents=side.incidents, actions=tuple(side.actions.values()))
+        last = engine, step.state
+        progress(tally)
+    if last is not None:
+        side.end(*last)
+        tally = replace(tally, incidents=side.incidents, actions=tuple(side.actions.values()))
+    side.close()
+    return tally
 
 
 @contextmanager

@@ -4,11 +4,13 @@ The lag is measured from messages (pipelines.sources.arrival_lags), which cannot
 note beside a corrected time says what it was. What a detector says of silence is by the watermark, and right already.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import polars as pl
 
 from pipelines.bundles.bundle import Bundle
+from schemas.incident import Incident
 from schemas.topology import node_of
 
 BY_WATERMARK = frozenset({"job.heartbeat", "telemetry.stale", "telemetry.clock_skew"})
@@ -21,10 +23,15 @@ def lag_of(bundle: Bundle, entity: str) -> timedelta:
 
 def onset(bundle: Bundle) -> tuple[datetime, timedelta]:
     """The incident's onset by the clock of the others, and what was added; an onset of several hosts is left alone."""
-    incident = bundle.incident
+    lags = {node: timedelta(seconds=seconds) for node, seconds in bundle.manifest.lags.items()}
+    lag = lag_of_onset(bundle.incident, lags)
+    return bundle.incident.starts_at + lag, lag
+
+
+def lag_of_onset(incident: Incident, lags: Mapping[str, timedelta]) -> timedelta:
+    """What has to be added to the incident's onset. lags: how far clocks are behind, by node."""
     hosts = {node_of(root) for root in incident.roots} if incident.root_kind in {"gpu", "node"} else set()
-    lag = lag_of(bundle, hosts.pop()) if len(hosts) == 1 else timedelta(0)
-    return incident.starts_at + lag, lag
+    return lags.get(hosts.pop(), timedelta(0)) if len(hosts) == 1 else timedelta(0)
 
 
 def detected(bundle: Bundle) -> datetime:

@@ -11,7 +11,7 @@ from pipelines.postmortem.blast import domains
 from pipelines.postmortem.clocks import detected, ended, onset
 from pipelines.postmortem.follow_ups import follow_ups
 from pipelines.postmortem.otherwise import Otherwise
-from pipelines.postmortem.timeline import timeline, times
+from pipelines.postmortem.timeline import timeline, times, verdict
 from pipelines.wording import some
 
 
@@ -24,6 +24,7 @@ def document(bundle: Bundle, dollars_per_gpu_hour: float, otherwise: Otherwise |
     outside = () if rows is None else around(rows, incident, bundle.topology, onset=began, until=until)
     lost = len(incident.members) * max(0.0, (until - began).total_seconds())
     mine = sorted((one for one in bundle.actions if one.request.incident == incident.id), key=lambda one: one.at)
+    said = verdict(bundle)
     return {
         "incident": incident.id, "cause": incident.cause, "severity": incident.severity, "state": incident.state,
         "root": {"kind": incident.root_kind, "ids": list(incident.roots)}, "members": len(incident.members),
@@ -48,6 +49,7 @@ def document(bundle: Bundle, dollars_per_gpu_hour: float, otherwise: Otherwise |
              "mode": one.mode, "why": one.why or one.request.reason}
             for one in mine
         ],
+        "judged": None if said is None else {"word": said.kind, "by": said.by, "at": _iso(said.at), "why": said.text},
         "said": [{"at": _iso(one.at), "by": one.by, "kind": one.kind, "text": one.text} for one in bundle.remarks],
         "timeline": [
             {"at": _iso(one.at), "what": one.what, "who": one.who, "text": one.text, "link": one.link}
@@ -82,8 +84,16 @@ def summary(facts: dict[str, Any]) -> str:
     )  # fmt: skip
     return (
         f"On {began:%Y-%m-%d at %H:%M:%S} UTC, {cause} at {root['kind']} {roots}{means}. {took}"
-        f"It was {found}, and {over}. {_handled(facts)}"
+        f"It was {found}, and {over}. {_handled(facts)}{_judged(facts)}"
     )
+
+
+def _judged(facts: dict[str, Any]) -> str:
+    one = facts["judged"]
+    if one is None:
+        return ""
+    why = f": {one['why'].rstrip('.')}" if one["why"] else ""
+    return f" Afterwards {one['by']} {one['word'].replace(' ', ' it ')}{why}."
 
 
 def _handled(facts: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.bundles.bundle import Bundle
 from pipelines.outside_events import OutsideEvent
 from pipelines.postmortem.otherwise import Otherwise
-from pipelines.postmortem.timeline import Times
+from pipelines.postmortem.timeline import Times, verdict
 from pipelines.wording import some
 
 SLOW_SECONDS = 300.0
@@ -20,7 +20,14 @@ def follow_ups(
     bundle: Bundle, times: Times, outside: Sequence[OutsideEvent], otherwise: Otherwise | None
 ) -> tuple[str, ...]:
     """One line each, the most pressing first. outside: the events that belong to the incident."""
-    told = (_lasting(bundle), _people(bundle, times), _outside(outside), _actions(bundle), _clocks(bundle))
+    told = (
+        _lasting(bundle),
+        _verdict(bundle),
+        _people(bundle, times),
+        _outside(outside),
+        _actions(bundle),
+        _clocks(bundle),
+    )
     return tuple(line for each in (*told, _settings(otherwise)) for line in each)
 
 
@@ -37,6 +44,13 @@ def _people(bundle: Bundle, times: Times) -> Iterator[str]:
     elif times.acknowledge - times.detect > SLOW_SECONDS:
         minutes = (times.acknowledge - times.detect) / 60
         yield f"It took {minutes:.0f} min from the page until somebody acknowledged it."
+
+
+def _verdict(bundle: Bundle) -> Iterator[str]:
+    said = verdict(bundle)
+    if said is not None and said.kind == "judged false":
+        detectors = some(sorted({str(one["detector"]) for one in bundle.incident.evidence if one.get("detector")}))
+        yield f"Judged false: try other thresholds of {detectors} on the past (`hotspare backtest`)."
 
 
 def _outside(found: Sequence[OutsideEvent]) -> Iterator[str]:

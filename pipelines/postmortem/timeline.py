@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import polars as pl
 
-from pipelines.bundles.bundle import Bundle
+from pipelines.bundles.bundle import Bundle, Saying
 from pipelines.outside_events import OutsideEvent, Where, named
 from pipelines.postmortem.clocks import BY_WATERMARK, detected, ended, lag_of, note, onset
 from pipelines.wording import some
@@ -64,6 +64,11 @@ def times(bundle: Bundle) -> Times:
         acknowledge=since(said["acknowledged"]), mitigate=since(done),
         resolve=since([] if over is None else [over]),
     )  # fmt: skip
+
+
+def verdict(bundle: Bundle) -> Saying | None:
+    """The last word that people said on whether there was something; None where nobody did."""
+    return next((one for one in reversed(bundle.remarks) if one.kind in {"judged true", "judged false"}), None)
 
 
 def _incident(bundle: Bundle) -> Iterator[Entry]:

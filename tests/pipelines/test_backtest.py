@@ -20,7 +20,7 @@ from pipelines.segments import seal
 from pipelines.settings import Settings, SettingsError, configured, settings_from
 from pipelines.sources.choose import scenario_source
 from pipelines.sources.windows import WindowSource
-from pipelines.stored_rows import NothingStored, Stretch, stretches, windows
+from pipelines.stored_rows import NothingStored, Stretch, by_stream, stretches, windows
 from pipelines.stream import Responder, Stream
 from pipelines.telemetry_store import TelemetryStore, append
 from replay.scenario import load_scenario
@@ -140,6 +140,18 @@ def test_a_new_stretch_begins_behind_an_hour_without_rows(tmp_path):
     )  # fmt: skip
 
 
+def test_a_new_stretch_begins_where_a_stream_did_unless_another_was_under_way():
+    minutes = [T0 + timedelta(minutes=minute) for minute in range(60)]
+    whole = Stretch(minutes[5], minutes[50])
+    alone = [(minutes[0], minutes[20]), (minutes[30], minutes[55])]
+    assert list(by_stream(whole, alone)) == [Stretch(minutes[5], minutes[20]), Stretch(minutes[30], minutes[50])]
+    beside = [(minutes[0], minutes[55]), (minutes[30], minutes[40])]
+    assert list(by_stream(whole, beside)) == [whole]
+    assert list(by_stream(whole, [])) == [whole]
+    later = [(minutes[0], minutes[2]), (minutes[10], minutes[55])]
+    assert list(by_stream(whole, later)) == [Stretch(minutes[10], minutes[50])]
+
+
 def test_what_people_told_of_an_hour_does_not_make_it_a_watched_one(tmp_path):
     store = TelemetryStore(tmp_path / "t.duckdb")
     with_power_at(store, T0, T0 + 2 * HOUR)
@@ -181,6 +193,16 @@ def test_windows_read_live_and_sealed_hours_alike(tmp_path):
     seal(store, before=T0 + 2 * HOUR)
     with_power_at(store, T0 + timedelta(minutes=30))  # late for a sealed hour: it stays live
     assert times() == sorted([*live, T0 + timedelta(minutes=30)])
+
+
+def test_windows_grow_while_they_hold_few_rows_and_shrink_again(tmp_path):
+    store = TelemetryStore(tmp_path / "t.duckdb")
+    many = [T0 + timedelta(minutes=8, seconds=second) for second in range(100)]
+    with_power_at(store, T0, *many, T0 + timedelta(minutes=59))
+    found = list(windows(store, Stretch(T0, T0 + HOUR), 120, rows=10))
+    lengths = [(window.ends_at - window.starts_at).total_seconds() / 60 for window in found]
+    assert lengths == [2, 4, 8, 4, 8, 16, 18]  # the third holds the hundred; the last ends with the stretch
+    assert sum(window.tables["power"].height for window in found) == 102
 
 
 def test_what_differs_is_told_with_the_defaults(blind):

@@ -15,6 +15,7 @@ from pipelines.operations_jobs import Jobs
 from pipelines.operations_migrations import MIGRATIONS
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore
+from pipelines.operations_verdicts import Verdicts
 from pipelines.recovery.ledger import Ledger
 from schemas.action import ActionRecord, ActionRequest
 from tests.pipelines.test_operations_store import made
@@ -71,6 +72,36 @@ def test_a_hold_needs_a_person_a_target_and_a_time(store: OperationsStore, targe
         Holds(store).hold(target, T0, later(seconds), by, "")
 
 
+def test_the_last_verdict_on_an_incident_holds_and_stands_among_what_people_said(store: OperationsStore) -> None:
+    store.upsert_incidents([made(0), made(1)], T0)
+    one, other = made(0).id, made(1).id
+    verdicts = Verdicts(store)
+    verdicts.judge(one, "ann", "a planned pull", later(1), is_true=False)
+    verdicts.judge(other, "ann", "", later(1), is_true=False)
+    assert verdicts.judge(other, "bob", "the pump was bad", later(2), is_true=True) == made(1)
+    assert verdicts.false() == {one}
+    assert [(said.by, said.kind, said.text) for said in store.remarks(one)] == [
+        ("ann", "judged false", "a planned pull")
+    ]
+    assert [said.kind for said in store.remarks(other)] == ["judged false", "judged true"]
+
+
+def test_a_verdict_is_worth_more_than_a_note_that_begins_with_false(store: OperationsStore) -> None:
+    store.upsert_incidents([made(0), made(1)], T0)
+    for number in (0, 1):
+        store.note(made(number).id, "ann", "False: a planned pull", T0)
+    Verdicts(store).judge(made(1).id, "bob", "", later(1), is_true=True)
+    assert Verdicts(store).false() == {made(0).id}
+
+
+def test_nobody_judges_and_nothing_that_is_not_there_is_judged(store: OperationsStore) -> None:
+    store.upsert_incidents([made()], T0)
+    with pytest.raises(ValueError, match="say who"):
+        Verdicts(store).judge(made().id, " ", "", T0, is_true=True)
+    with pytest.raises(NotFound):
+        Verdicts(store).judge("inc-9", "ann", "", T0, is_true=True)
+
+
 def test_a_store_of_the_first_version_keeps_its_incidents_and_gets_what_came_since(tmp_path: Path) -> None:
     path = tmp_path / "o.sqlite"
     store = OperationsStore.open(path)
@@ -85,7 +116,7 @@ def test_a_store_of_the_first_version_keeps_its_incidents_and_gets_what_came_sin
     Ledger(store).record_return("n2", "ann", later(1))
     store.close()
     with sqlite3.connect(path) as old:
-        for table in ("holds", "jobs", "deliveries"):
+        for table in ("holds", "jobs", "deliveries", "verdicts"):
             old.execute(f"drop table {table}")
         for column in ("findings", "merged_into", "flaps"):
             old.execute(f"alter table incidents drop column {column}")

@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 from pipelines import telemetry_store as module
 from pipelines.segments import seal
 from pipelines.telemetry_store import TelemetryStore
+from schemas.topology_presets import build
 from tests.pipelines.telemetry_rows import DETECTORS, Hot, at, batch, engine, gpu_row, gpu_rows, rows, steps
 from tests.pipelines.telemetry_store_rows import Failing, counts, made
 
@@ -81,6 +82,20 @@ def test_streams_are_kept_apart(store: TelemetryStore) -> None:
     store.forget("a")
     assert store.state("a", DETECTORS) is None
     assert store.offsets("b") == {("t", 0): 2}
+
+
+def test_of_a_stream_that_is_forgotten_it_is_still_known_which_cluster_its_rows_are_of(store: TelemetryStore) -> None:
+    cluster = build("ndr-fat-tree", pods=1, superblocks_per_pod=1)
+    store.remember_cluster("a", cluster, {"gpu": 15.0})
+    store.flush("a", made(), {("t", 0): 1})
+    before = store.cluster(at(0), at(4))
+    store.forget("a")
+    after = store.cluster(at(0), at(4))
+    assert before is not None
+    assert after is not None
+    assert after.topology.nodes.equals(before.topology.nodes)
+    assert (after.intervals_seconds, after.until) == ({"gpu": 15.0}, before.until)
+    assert store.cluster(at(5), at(9)) is None
 
 
 def test_a_name_with_quotes_is_only_a_name(store: TelemetryStore) -> None:

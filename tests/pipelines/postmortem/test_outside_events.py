@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.bundles.anonymise import anonymised
-from pipelines.bundles.bundle import decode, encode
+from pipelines.bundles.bundle import Bundle, decode, encode
 from pipelines.bundles.source import bundle_source
 from pipelines.cli.main import app
-from pipelines.outside_events import TABLE, Added, add, near, stored
+from pipelines.outside_events import TABLE, Added, add, belonging, near, stored
 from tests.pipelines.bundles.conftest import Place
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -55,6 +55,18 @@ def test_what_touches_it_within_a_day_and_everything_within_its_time_belong_to_i
     }  # fmt: skip
     soon = next(one for one in found if one.row["title"] == "elsewhere, soon")
     assert soon.text == "deploy: elsewhere, soon; touches n00007, none of this; 12 min before the onset"
+
+
+def test_events_are_picked_by_the_onset_as_it_is_corrected(place: Place, bundle: Bundle) -> None:
+    rows = stored(place.telemetry, before(place, minutes=13), before(place, minutes=11))
+    (elsewhere,) = rows.filter(title="elsewhere, soon").iter_rows(named=True)
+    host = place.incident.roots[0].partition("/")[0]
+    soon, late = (
+        belonging(rows, place.incident, bundle.topology, NOW, {host: lag})["title"].to_list()
+        for lag in (timedelta(0), timedelta(hours=1))  # its clock is an hour slow: so much earlier was the event
+    )
+    assert elsewhere["title"] in soon
+    assert elsewhere["title"] not in late
 
 
 def test_the_same_said_again_is_written_once_and_an_id_said_again_takes_its_place(place: Place) -> None:

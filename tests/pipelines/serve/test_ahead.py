@@ -1,7 +1,7 @@
 """An incident of the events lane is told before the engine gets there; the engine has the last word."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from detectors.catalog import CATALOG
-from pipelines.engine import Batch, Engine, EngineState
+from pipelines.engine import Batch, Engine, EngineState, Step
 from pipelines.intake import Intake, joined
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.ledger import Ledger
@@ -50,13 +50,16 @@ class Bench:
     ahead: Ahead
     state: EngineState
     number: int = 0
+    lags: dict[str, timedelta] = field(default_factory=dict)
 
     def judge(self, seconds: float, number: int = 0, **tables: pl.DataFrame) -> None:
-        step = self.engine.step(self.state, Batch(tables=tables, now=at(seconds)))
+        step = self.engine.step(self.state, Batch(tables=tables, now=at(seconds), lags=self.lags))
         self.state = step.state
         self.operations.upsert_incidents(step.incidents, at=self.state.now)
-        identities = identities_from(TOPOLOGY, ALIASES)
-        judged = Judged(state=step.state, incidents=step.incidents, identities=identities, said=ALIASES)
+        identities = identities_from(self.engine.topology, ALIASES)
+        judged = Judged(
+            state=step.state, incidents=step.incidents, identities=identities, said=ALIASES, lags=self.lags
+        )  # fmt: skip
         self.ahead.commit(judged, number)
 
     def hear(self, seconds: float, **tables: pl.DataFrame) -> int:
@@ -131,3 +134,18 @@ def test_ends_and_silences_of_metrics_wait_for_the_engine(bench: Bench) -> None:
     bench.judge(10, gpu=gpus)
     bench.hear(400, power=rows("power", {"time": at(400), "pdu": "pdu-000", "volts": 415.0}))
     assert bench.operations.incidents() == ()
+
+
+def test_detectors_know_whose_rows_come_late_as_in_the_engine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[object] = []
+    judge = Engine.judge
+
+    def heard(engine: Engine, state: EngineState, batch: Batch) -> Step:
+        known.append(batch.lags)
+        return judge(engine, state, batch)
+
+    bench.lags = {"n00002": timedelta(seconds=7)}
+    bench.judge(10)
+    monkeypatch.setattr(Engine, "judge", heard)
+    bench.hear(40, gpu_event=fallen(40))
+    assert known == [bench.lags]
