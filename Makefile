@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint ui docs strike bench soak lock clean
+.PHONY: demo test lint ui docs strike bench soak ablation lock clean
 
 demo: .venv/installed ## Replay an incident day through the Dagster assets into DuckDB and show what was found
 	@$(BIN)/hotspare demo
@@ -38,6 +38,9 @@ bench: .venv/installed ## Costs at full size, as ratios to cluster time and to t
 
 soak: .venv/installed ## Half an hour of serve on a real broker at the full rate, with restarts and kills; SOAK="--minutes 5 --gpus 256"
 	@$(BIN)/python -m tests.benchmarks.soak $(SOAK)
+
+ablation: .venv/installed ## Take away each threshold and memory of the detectors: a test must notice; ABLATION="gpu.xid job.hang"
+	@$(BIN)/python -m tests.ablation $(ABLATION)
 
 # Pins every version with its hashes, for every platform; no index or download address may be in it.
 lock:

@@ -224,6 +224,19 @@ class TestLevelsOfOneEntity:
         fatal = finding(5, "gpu_fatal_error", "n01/3")
         assert play(fatal, finding(7, "job_hang", "llm", evidence=nodes)).only().members == ("n01/3",)
 
+    def test_gpus_of_a_hang_that_was_told_stay_members_when_a_better_cause_is_found(self):
+        nodes = json.dumps({"job": "llm", "nodes": ["n01", "n60"]})
+        hang, fatal = finding(5, "job_hang", "llm", evidence=nodes), finding(20, "gpu_fatal_error", "n01/3", onset=4)
+        timeline = play(hang, fatal, until=40)
+        before, after = timeline.only(15), timeline.only()
+        assert (len(before.members), after.cause, after.id) == (16, "gpu_fatal_error", before.id)
+        assert after.members == before.members
+
+    def test_gpus_of_a_hang_that_nobody_was_told_of_are_not_members_of_its_cause(self):
+        nodes = json.dumps({"job": "llm", "nodes": ["n01", "n60"]})
+        hang, fatal = finding(5, "job_hang", "llm", evidence=nodes), finding(7, "gpu_fatal_error", "n01/3", onset=4)
+        assert play(hang, fatal).only().members == ("n01/3",)
+
     def test_a_collector_that_stops_is_one_incident_over_tables_and_places(self):
         silent = [
             finding(60 + n / 10, "telemetry_stale", source)

@@ -45,8 +45,8 @@ def cluster(nodes=8, *, nodes_per_pdu=4, second_feeds=None):
     return topology_from_frames("test", frame, pl.DataFrame(schema=LINK_COLUMNS), gpus_per_node=4)
 
 
-def run(detector, tables, ends, cuts=(), topology=None):
-    """Findings of all batches in the order they were said, and the state at the end."""
+def run(detector, tables, ends, cuts=(), topology=None, **told):
+    """Findings of all batches in the order they were said, and the state at the end. told: more of the context."""
     state, said, since = pl.DataFrame(schema=detector.keeps), [], None
     for now in sorted({at(second) for second in cuts if second < ends} | {at(ends)}):
         batch = {}
@@ -54,7 +54,7 @@ def run(detector, tables, ends, cuts=(), topology=None):
             table = TABLE_BY_SCHEMA[schema]
             frame = tables.get(schema, empty(table)).filter(pl.col(table.time) < now)
             batch[schema] = frame if since is None else frame.filter(pl.col(table.time) >= since)
-        context = Context(now=now, began=T0, topology=topology or cluster())
+        context = Context(now=now, began=T0, topology=topology or cluster(), **told)
         detection = detector.detect(batch, state, context)
         state, since = detection.state, now
         said.append(detection.findings)

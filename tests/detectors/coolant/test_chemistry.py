@@ -1,10 +1,11 @@
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.coolant.chemistry import CoolantChemistry
 from schemas.coolant import CoolantLoop
-from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run
+from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
 
 
 def loop(ends, *, since=100, until=10**9, **worse):
@@ -53,12 +54,30 @@ def test_a_gauge_that_is_cleaned_for_twenty_seconds_is_no_ticket():
 
 
 def test_it_clears_after_five_good_minutes():
+    # A mean over 10 s goes 1/11 of the way at each sample: half of it after 8, at 107 s and 207 s.
     found = judge(loop(800, ph=7.0, until=200), 800)
-    assert found["active"].to_list() == [True, False]
+    assert said(found, "active") == [(137.0, True), (507.0, False)]
 
 
 def test_what_is_not_measured_says_nothing():
     assert judge(loop(300, ph=None)).is_empty()
+
+
+def test_a_bubble_at_the_electrode_now_and_then_does_not_hide_an_acid():
+    frame = loop(300, ph=7.7).with_columns(ph=pl.when(pl.int_range(pl.len()) % 20 == 0).then(9.0).otherwise("ph"))
+    assert judge(frame)["code"].to_list() == ["acid"]
+
+
+@pytest.mark.parametrize(("share_a_day", "days", "codes"), [(0.08, 5, []), (0.2, 3, ["conductivity_off"])])
+def test_conductivity_that_creeps_is_seen_when_a_day_changes_it_by_a_fifth(share_a_day, days, codes):
+    creeping = rows(
+        CoolantLoop,
+        *(
+            {"time": 1800 * step, "cdu": "cdu-0", "conductivity_us_per_cm": 2300 * (1 + share_a_day * step / 48)}
+            for step in range(48 * days)
+        ),
+    )
+    assert judge(creeping, 86_400 * days)["code"].to_list() == codes
 
 
 @settings(deadline=None, max_examples=20)

@@ -63,6 +63,33 @@ def test_it_ends_when_the_filter_has_been_changed():
     assert found["active"].to_list()[-1] is False
 
 
+def test_begins_worsens_and_ends_when_its_means_and_waits_say_so():
+    def for_a_minute(worse):
+        return lambda second: worse if 100 <= second < 160 else 1.0
+
+    # After n samples a mean over 5 s has gone 1 - (5/6)^n of the way: of 0.28, 0.1 at n = 3 and 0.25 at n = 13;
+    # back it is below 0.25 at once and below 0.1 at n = 6. Stated 5 s later, and ended 60 s later.
+    found = judge(for_a_minute(0.72), for_a_minute(2.5 - 1.5 * 0.72**2))
+    assert said(found, "severity", "active") == [
+        (107.0, "ticket", True), (117.0, "page", True), (220.0, "ticket", True), (225.0, "ticket", False)
+    ]  # fmt: skip
+
+
+def test_a_head_that_hardly_grows_is_no_restriction_and_one_that_grows_by_a_tenth_is():
+    assert judge(from_100(0.85), from_100(1.02)).is_empty()
+    assert judge(from_100(0.85), from_100(1.1))["severity"].to_list() == ["ticket"]
+
+
+@pytest.mark.parametrize(("percent_an_hour", "hours", "actives"), [(3.5, 5, []), (10.0, 2, [True])])
+def test_a_filter_that_clogs_by_a_tenth_an_hour_is_seen(percent_an_hour, hours, actives):
+    def flow(second):
+        return 1 - percent_an_hour / 100 * second / 3600
+
+    clogging = loop(range(0, hours * 3600, 60), flow, lambda second: 2.5 - 1.5 * flow(second) ** 2)
+    found = run(FlowRestricted(), {CoolantLoop: rows(CoolantLoop, *clogging)}, hours * 3600)[0]
+    assert found["active"].to_list() == actives
+
+
 @settings(deadline=None, max_examples=20)
 @given(cuts=cutting(300), share=st.sampled_from([0.6, 0.8, 0.95]))
 def test_cuts_change_nothing(cuts, share):

@@ -7,7 +7,7 @@ from detectors.coolant.heat_balance import HeatBalance
 from schemas.coolant import ColdPlate, CoolantLoop
 from schemas.gpu import Gpu
 from schemas.topology import LINK_COLUMNS, topology_from_frames
-from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run
+from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
 
 TOPOLOGY = topology_from_frames(
     "one loop", pl.DataFrame({"node": ["n1"], "cdu": ["cdu-0"]}), pl.DataFrame(schema=LINK_COLUMNS)
@@ -16,17 +16,30 @@ ENDS = 900
 
 
 def loop(
-    *, meter=1.0, kelvin=0.0, heat=1.0, load=lambda _: 1.0, water=None, gpus=lambda _: 4, plates=True, facility=True
+    *,
+    meter=1.0,
+    kelvin=0.0,
+    heat=1.0,
+    load=lambda _: 1.0,
+    water=None,
+    gpus=lambda _: 4,
+    plates=True,
+    facility=True,
+    since=300,
+    until=ENDS,
+    shows=None,
+    ends=ENDS,
+    every=10,
 ):
-    """Four GPUs of 700 W on 4 L/min, a row in ten seconds. From 300 s on the flow meter shows `meter` of the flow, the
-    return sensor `kelvin` more, and only `heat` of the power is in the water. water: the load whose heat is in the
-    water at t; without, that of t.
+    """Four GPUs of 700 W on 4 L/min, a row in `every` seconds. From `since` on the flow meter shows `meter` of the
+    flow, the return sensor `kelvin` more, and only `heat` of the power is in the water. water: the load whose heat is
+    in the water at t; without, that of t. shows: the share of the flow that the meter shows at t.
     """
 
     def late(t, value, usual):
-        return value if t >= 300 else usual
+        return value if since <= t < until else usual
 
-    times = range(0, ENDS, 10)
+    times = range(0, ends, every)
     watts = {t: 2800.0 * (water or load)(t) * late(t, heat, 1.0) for t in times}
     tables = {
         Gpu: rows(Gpu, *(
@@ -35,7 +48,8 @@ def loop(
         )),
         CoolantLoop: rows(CoolantLoop, *(
             {
-                "time": t, "cdu": "cdu-0", "flow_liters_per_minute": 4.0 * late(t, meter, 1.0), "supply_celsius": 35.0,
+                "time": t, "cdu": "cdu-0", "flow_liters_per_minute": 4.0 * (shows(t) if shows else late(t, meter, 1.0)),
+                "supply_celsius": 35.0,
                 "return_celsius": 35.0 + watts[t] / (66.5 * 4) + late(t, kelvin, 0.0),
                 "facility_supply_celsius": 30.0 if facility else None, "facility_return_celsius": 30.0 + watts[t] / 330,
             }
@@ -108,6 +122,53 @@ def test_a_loop_that_was_dark_may_warm_up_before_it_is_judged():
         return 0.0 if t in dark else 1 - 0.9 ** ((t - 420) / 6.3) if t >= 420 else 1.0
 
     assert judge(loop(gpus=lambda t: 0 if t in dark else 4, water=water)) == []
+
+
+def judged_at(tables, ends=ENDS):
+    return said(run(HeatBalance(), tables, ends, topology=TOPOLOGY)[0], "active")
+
+
+def test_begins_and_ends_when_its_means_and_waits_say_so():
+    # Every 10 s a mean over a minute goes a seventh of the way: 0.107 of 0.2 after 5 samples, at 340 s; back it is
+    # below 0.1 after 5, at 540 s. A bucket is judged a second after its beginning.
+    assert judged_at(loop(meter=0.8, until=500)) == [(401.0, True), (841.0, False)]
+
+
+def test_one_sample_in_ten_seconds_is_enough():
+    # Half of the flow since 203 s: 0.07 at 210 s, 0.13 at 220 s.
+    assert judged_at(loop(meter=0.5, since=203, ends=300, every=1), 300) == [(281.0, True)]
+
+
+def test_six_samples_in_a_minute_of_steady_state_are_a_normal():
+    # Learnt from 60 s on, so known at 120 s; the meter shows 0.3 of the flow since 100 s.
+    assert judged_at(loop(meter=0.3, since=100)) == [(181.0, True)]
+
+
+def test_the_normal_is_that_of_the_first_six_minutes():
+    # A fiftieth less in 100 s. Six minutes from 60 s on have 0.964 in their mean, which lies a minute behind; a tenth
+    # less than that comes at 722 s, and 60 s later it is said.
+    ((second, active),) = judged_at(loop(shows=lambda t: 1 - 2e-4 * t))
+    assert active
+    assert second == pytest.approx(782, abs=25)
+
+
+def test_power_that_trembles_by_three_percent_is_steady():
+    def load(t):
+        return 1.06 if t // 30 % 2 else 1.0
+
+    assert judge(loop(meter=0.8, load=load)) == [(*SOURCE, "flow_meter", True)]
+
+
+def test_a_load_that_falls_by_a_fifth_is_not_judged_while_the_pipes_are_warm():
+    def water(t):
+        return 1.0 if t < 420 else 0.8
+
+    assert judge(loop(load=lambda t: 0.8 if t >= 300 else 1.0, water=water)) == []
+
+
+def test_a_gap_of_forty_seconds_is_no_reason_to_wait():
+    # The sample of 340 s stands for 50 s: 0.09, and 0.107 at 350 s.
+    assert judged_at(loop(meter=0.8, gpus=lambda t: 0 if 300 <= t < 340 else 4)) == [(411.0, True)]
 
 
 @settings(deadline=None, max_examples=10)

@@ -10,6 +10,7 @@ from schemas.coolant import CoolantLoop
 from schemas.job import Maintenance
 from schemas.tables import TABLE_BY_NAME
 from schemas.topology import LINK_COLUMNS, NODE_COLUMNS, topology_from_frames
+from tests.detectors.timelines import rows, run
 
 BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 TOPOLOGY = topology_from_frames("none", pl.DataFrame(schema=NODE_COLUMNS), pl.DataFrame(schema=LINK_COLUMNS))
@@ -19,10 +20,10 @@ HEALTHY = {
 }  # fmt: skip
 
 
-def judge(*samples, plan=None):
+def judge(*samples, plan=None, every=1.0):
     rows = [
-        {"time": BEGAN + timedelta(seconds=second), "cdu": "cdu-00", **HEALTHY, **each}
-        for second, each in enumerate(samples)
+        {"time": BEGAN + timedelta(seconds=number * every), "cdu": "cdu-00", **HEALTHY, **each}
+        for number, each in enumerate(samples)
     ]
     loop = pl.DataFrame(rows, schema_overrides=TABLE_BY_NAME["coolant_loop"].columns, infer_schema_length=None)
     missing = {
@@ -30,7 +31,7 @@ def judge(*samples, plan=None):
         for name, dtype in TABLE_BY_NAME["coolant_loop"].columns.items()
         if name not in loop.columns
     }
-    context = Context(now=BEGAN + timedelta(seconds=len(samples)), began=BEGAN, topology=TOPOLOGY)
+    context = Context(now=BEGAN + timedelta(seconds=len(samples) * every), began=BEGAN, topology=TOPOLOGY)
     state = pl.DataFrame(schema=CoolantLeak.keeps)
     plans = pl.DataFrame(
         [{"kind": "cdu", "id": "cdu-00", **{name: BEGAN + timedelta(seconds=at) for name, at in (plan or {}).items()}}]
@@ -103,6 +104,50 @@ def test_a_loop_drained_after_its_maintenance_leaks():
     assert said(found)[-1] == ("level+pressure", "page", True)
 
 
+def test_maintenance_told_in_an_earlier_batch_is_remembered():
+    given_rows = [{"time": t, "cdu": "cdu-00", **HEALTHY, **(DRAINED[0] if t >= 120 else {})} for t in range(240)]
+    loop = rows(CoolantLoop, *given_rows)
+    plan = rows(Maintenance, {"starts_at": 100, "ends_at": 600, "kind": "cdu", "id": "cdu-00"})
+    assert not run(CoolantLeak(), {CoolantLoop: loop}, 240, (110,))[0].is_empty()
+    assert run(CoolantLeak(), {CoolantLoop: loop, Maintenance: plan}, 240, (110,))[0].is_empty()
+
+
 def test_a_rope_that_gets_wet_in_maintenance_is_told():
     wet = [{"leak_state": "critical"}] * 10
     assert said(judge(*[{}] * 60, *wet, plan={"starts_at": 30, "ends_at": 240})) == [("rope", "ticket", True)]
+
+
+def test_wet_for_half_a_second_is_not_enough_at_any_rate():
+    assert judge(*[{}] * 10, *[{"leak_state": "warning"}] * 2, *[{}] * 10, every=0.5).is_empty()
+
+
+def test_a_kelvin_does_not_explain_a_level_that_falls_six_times_as_far():
+    # 1 K of 500 L of PG25 is 0.2 L (4e-4 per K), 0.4 % of a 50 L reservoir.
+    fallen = {"level_percent": 77.5, "supply_celsius": 34.0, "return_celsius": 44.0, "return_pressure_kpa": None}
+    assert said(judge(*[{}] * 120, *[fallen] * 30)) == [("level", "ticket", True)]
+
+
+def test_the_ripple_of_pumps_is_not_a_leak():
+    assert judge(*[{}] * 120, *[{"return_pressure_kpa": 144.0, "supply_pressure_kpa": 288.0}] * 60).is_empty()
+
+
+def test_pressure_lost_at_both_ends_is_a_leak_while_the_flow_stays_within_a_twentieth():
+    lost = {"return_pressure_kpa": 132.0, "supply_pressure_kpa": 264.0}
+    assert said(judge(*[{}] * 120, *[{**lost, "flow_liters_per_minute": 97.0}] * 60)) == [("pressure", "ticket", True)]
+    # A tenth less flow is a fifth less head (affinity laws): the loop was slowed.
+    assert judge(*[{}] * 120, *[{**lost, "flow_liters_per_minute": 90.0}] * 60).is_empty()
+
+
+def test_a_level_that_sloshes_for_three_seconds_is_not_a_leak():
+    # Three samples move a mean over ten seconds by a quarter: 1 of the 4 points.
+    assert judge(*[{}] * 60, *[{"level_percent": 76.0}] * 3, *[{}] * 60).is_empty()
+
+
+def test_a_slow_leak_is_seen_above_three_percent_an_hour():
+    def leaking(percent_an_hour):
+        falling = [{"level_percent": 80.0 - percent_an_hour * minute / 60} for minute in range(120)]
+        return said(judge(*[{}] * 60, *falling, every=60.0))
+
+    # A mean over half an hour lies half an hour behind.
+    assert leaking(2.0) == []
+    assert leaking(4.0) == [("level", "ticket", True)]

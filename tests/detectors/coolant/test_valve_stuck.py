@@ -5,16 +5,25 @@ from hypothesis import strategies as st
 from detectors.coolant.valve_stuck import ValveStuck
 from schemas.coolant import ColdPlate
 from schemas.gpu import Gpu
-from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run
+from tests.detectors.timelines import assert_cuts_change_nothing, cutting, rows, run, said
 
 
-def host(own, peers=lambda _: 100.0, *, watts=lambda _: 700.0, own_watts=None, flow=lambda valve: valve / 100, gpus=5):
-    """GPUs of one host, a row in ten seconds; valve openings in percent and watts by second, n1/0 being its own."""
+def host(
+    own,
+    peers=lambda _: 100.0,
+    *,
+    watts=lambda _: 700.0,
+    own_watts=None,
+    flow=lambda valve: valve / 100,
+    gpus=5,
+    every=10,
+):
+    """GPUs of one host, a row in `every` seconds; valve openings in percent and watts by second, n1/0 being its own."""
 
     def valve(t, gpu):
         return peers(t) if gpu else own(t)
 
-    times = range(0, 300, 10)
+    times = range(0, 300, every)
     return {
         Gpu: rows(Gpu, *(
             {"time": t, "node": "n1", "gpu": gpu, "power_watts": watts(t) if gpu else (own_watts or watts)(t)}
@@ -63,6 +72,27 @@ def test_three_gpus_are_too_few_to_compare():
 
 def test_without_a_reading_nothing_is_said():
     assert judge(host(lambda _: None, flow=lambda _: 0.5)).is_empty()
+
+
+def test_it_begins_after_half_a_minute_and_ends_a_minute_after_the_valve_moves_again():
+    # The bucket of 100 s is judged a second later, when all have had the time to send; one of 103 s waits for 110 s.
+    found = judge(host(lambda t: 50.0 if 100 <= t < 200 else 100.0))
+    assert said(found, "active") == [(131.0, True), (261.0, False)]
+    assert said(judge(host(lambda t: 50.0 if t >= 103 else 100.0, every=1)), "active") == [(141.0, True)]
+
+
+def test_gpus_whose_power_differs_by_a_tenth_are_compared_and_by_a_half_are_not():
+    assert judge(host(lambda _: 50.0, own_watts=lambda _: 630.0)).height == 1
+    assert judge(host(lambda _: 65.0, own_watts=lambda _: 350.0)).is_empty()
+
+
+def test_a_valve_too_far_closed_whose_plate_has_most_of_its_flow_is_a_ticket():
+    found = judge(host(lambda _: 50.0, flow=lambda valve: 0.8 if valve < 100 else 1.0))
+    assert found.select("severity", "code").rows() == [("ticket", "too_far_closed")]
+
+
+def test_four_gpus_are_enough_to_compare():
+    assert judge(host(lambda _: 50.0, gpus=4))["entity"].to_list() == ["n1/0"]
 
 
 @settings(deadline=None, max_examples=15)

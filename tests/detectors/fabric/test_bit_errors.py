@@ -72,10 +72,47 @@ def test_a_few_errors_again_and_again_are_not():
     assert (findings["first_bad_at"][0] - findings["time"][0]).total_seconds() < 0
 
 
+def test_errors_left_of_many_raw_ones_are_over_with_them():
+    # Else the test would want 24.5 / (9e-15 x 4e11) = 6,800 s of health, long after the light is back.
+    symbols = [0, 12, 12, 12, 12, 0, 0, 0]
+    rates = [1e-8, 6e-6, 6e-6, 6e-6, 1e-8, 1e-8, 1e-8, 1e-8]
+    findings = judge(BitErrors(), samples(symbol_error_total=totals(symbols), raw_bit_error_rate=rates))
+    assert statements(findings) == [(30, "c1", True), (150 + 60, "c1", False)]
+
+
+def test_errors_left_beside_a_good_raw_rate_take_evidence_to_be_over():
+    findings = judge(
+        BitErrors(), samples(symbol_error_total=totals([0, 12, *[0] * 40]), raw_bit_error_rate=[1e-8] * 42)
+    )
+    assert statements(findings) == [(30, "c1", True)]
+
+
 def test_post_correction_errors_at_ten_times_the_warning_are_seen_in_one_sample():
     errors = round(1e-11 * BITS)
     findings = judge(BitErrors(), samples(effective_error_total=totals([0, 0, errors])))
     assert (statements(findings), findings["code"].to_list()) == ([(60, "c1", True)], ["effective"])
+
+
+# Evidence of one sample: errors * ln(10) - 1.2e13 bits * (faulty - healthy); 24.5 are enough. 57 * 2.303 - 108 = 23.2
+# and 58 * 2.303 - 108 = 25.5; 10 * 2.303 - 0.1 = 22.9 and 11 * 2.303 - 0.1 = 25.2.
+@pytest.mark.parametrize(("counter", "few"), [("effective_error_total", 57), ("symbol_error_total", 10)])
+def test_the_evidence_that_is_enough_is_that_of_one_error_more(counter, few):
+    assert judge(BitErrors(), samples(**{counter: totals([0, 0, few])})).is_empty()
+    assert statements(judge(BitErrors(), samples(**{counter: totals([0, 0, few + 1])}))) == [(60, "c1", True)]
+
+
+def test_half_a_decade_below_the_page_is_a_ticket():
+    assert judge(BitErrors(), raw(1e-8, 5e-5, 5e-5))["severity"].to_list() == ["ticket"]
+
+
+def test_a_port_that_does_not_tell_its_rate_is_taken_for_one_of_400_gigabits():
+    # 5e-6 of 1.2e13 bits are 6e7.
+    def judged(corrected):
+        rows = samples(fec_corrected_total=totals([0, corrected, corrected]))
+        return statements(judge(BitErrors(), [{**row, "rate_gigabits_per_second": None} for row in rows]))
+
+    assert judged(40_000_000) == []
+    assert judged(72_000_000) == [(60, "c1", True)]
 
 
 def test_errors_of_a_link_that_has_just_retrained_are_the_flaps():

@@ -54,5 +54,18 @@ def test_a_cleared_histogram_tells_nothing():
 def test_it_ends_when_enough_codewords_have_passed_without_any():
     # 24.5 of evidence against 2.2 a sample: twelve clean samples, and a minute more.
     said = statements(judge(FecTail(), histograms([0, 3, 3, *[0] * 30])))
-    assert [active for _, _, active in said] == [True, False]
-    assert 60 + 11 * 30 <= said[1][0] <= 60 + 15 * 30
+    assert said == [(30, "c1", True), (60 + 12 * 30 + 60, "c1", False)]
+
+
+def test_the_evidence_that_is_enough_is_that_of_the_rates():
+    # ln(1e-9 / 1e-13) = 9.21 a codeword, less 2.2 a sample: 3 at once are 25.4, three times one 21.0, four times 28.0.
+    assert judge(FecTail(), histograms([0, 0, 1, 1, 1])).is_empty()
+    assert statements(judge(FecTail(), histograms([0, 0, 3]))) == [(60, "c1", True)]
+    assert statements(judge(FecTail(), histograms([0, 0, 1, 1, 1, 1]))) == [(150, "c1", True)]
+
+
+def test_a_tail_of_a_link_that_has_just_retrained_is_not_told_for_five_minutes():
+    rows = histograms([0, 0, *[3] * 12])
+    for row in rows[2:]:
+        row["link_downed_total"] = 1
+    assert statements(judge(FecTail(), rows)) == [(60 + 300 + 30, "c1", True)]

@@ -59,8 +59,37 @@ def test_it_ends_when_the_bend_is_straightened():
         for row in module(A, 0.0, samples=25) + module(B, 0.0, start=20, samples=25)
         if row["time"] > bent[-1]["time"]
     ]
-    assert [active for _, _, active in statements(judge(FiberBend(), bent + straight))] == [True, False]
+    # The first straight sample is at 900 s, and a minute later it is said.
+    assert statements(judge(FiberBend(), bent + straight)) == [(620, "c1", True), (960, "c1", False)]
 
 
 def test_a_far_end_that_was_never_heard_proves_nothing():
     assert judge(FiberBend(), module(A, 1.2)).is_empty()
+
+
+def test_a_sender_dimmer_by_a_quarter_of_a_decibel_does_not_explain_it():
+    assert judge(FiberBend(), module(A, 1.2) + module(B, 1.2, sent=0.75, start=20)).height == 1
+
+
+def test_the_far_ends_words_count_for_five_of_its_intervals():
+    # b's last are from 620 s, a's first of lost light from 840 s or 1200 s.
+    heard = module(B, 1.2, start=20, samples=11)
+    assert statements(judge(FiberBend(), module(A, 1.2, begins=14) + heard)) == [(840, "c1", True)]
+    assert judge(FiberBend(), module(A, 1.2, begins=20, samples=30) + heard).is_empty()
+
+
+def test_after_one_sample_nothing_is_normal_yet():
+    assert judge(FiberBend(), module(A, 1.2, begins=1) + module(B, 1.2, start=20, begins=1)).is_empty()
+
+
+def stepped(*lost_by_minute):
+    return [
+        lane(60 * minute + start, end, -2.0 - lost, number=number)
+        for minute, lost in enumerate(lost_by_minute) for end, start in ((A, 0), (B, 20)) for number in LANES
+    ]  # fmt: skip
+
+
+def test_the_normal_is_that_of_the_first_five_samples():
+    assert judge(FiberBend(), stepped(*[0.0] * 5, *[0.7] * 10, *[1.1] * 5)).height == 1
+    # Two samples brighter by 0.6 dB leave it 0.24 dB brighter, and 0.69 dB are lost.
+    assert judge(FiberBend(), stepped(*[-0.6] * 2, *[0.0] * 8, *[0.45] * 5)).is_empty()

@@ -6,11 +6,11 @@ from detectors.fabric.laser_aging import LaserAging
 from tests.detectors.fabric.fabric_timelines import A, judge, lane, statements
 
 
-def laser(currents, *, sent=None, celsius=None, number=0, **more):
+def laser(currents, *, sent=None, celsius=None, number=0, every=3600, **more):
     sent, celsius = sent or [1.0] * len(currents), celsius or [50.0] * len(currents)
     return [
         lane(
-            3600 * hour, A, -2.0, transmit=power, number=number, bias_milliamps=current,
+            every * hour, A, -2.0, transmit=power, number=number, bias_milliamps=current,
             module_temperature_celsius=warm, **more,
         )
         for hour, (current, power, warm) in enumerate(zip(currents, sent, celsius, strict=True))
@@ -65,3 +65,42 @@ def test_lanes_differ_from_each_other_and_are_not_compared():
 
 def test_above_the_modules_own_alarm_needs_no_history():
     assert statements(judge(LaserAging(), laser([126.0] * 4, bias_alarm_high_milliamps=125.0))) == [(3600, "c1", True)]
+
+
+def test_a_few_kelvin_do_not_explain_a_quarter_more_current():
+    # 30 % more at 3 K more: 27 % are the laser's own.
+    currents, warm = (
+        [80.0] * 5 + [80.0 + 2 * n for n in range(1, 13)],
+        [50.0] * 5 + [50.0 + 0.25 * n for n in range(1, 13)],
+    )
+    assert judge(LaserAging(), laser(currents, celsius=warm)).height == 1
+
+
+def test_a_third_of_a_decibel_more_is_no_other_setting():
+    currents = [80.0] * 5 + [80.0 + 2 * n for n in range(1, 13)]
+    assert judge(LaserAging(), laser(currents, sent=[1.0] * 5 + [1.3] * 12)).height == 1
+
+
+def test_a_twentieth_more_at_each_sample_is_no_other_module():
+    assert judge(LaserAging(), laser(rising(hours=8, per_hour=4.0))).height == 1
+
+
+def test_without_the_modules_own_alarm_it_is_130_milliamps_and_two_samples_say_so():
+    assert statements(judge(LaserAging(), laser([131.0] * 4, every=60))) == [(60, "c1", True)]
+
+
+def test_it_ends_after_a_minute_below_the_alarm():
+    findings = judge(LaserAging(), laser([126.0] * 4 + [124.0] * 6, every=20, bias_alarm_high_milliamps=125.0))
+    assert statements(findings) == [(20, "c1", True), (140, "c1", False)]
+
+
+def test_the_normal_is_that_of_the_first_five_samples():
+    # 81.6 mA: 99 mA are a fifth more, of the 84 mA of the first two they would be less.
+    currents = [84.0] * 2 + [80.0] * 3 + [84.0, 88.0, 92.0, 96.0, 99.0, 99.0, 99.0]
+    assert judge(LaserAging(), laser(currents)).height == 1
+
+
+def test_another_module_is_known_to_be_well_with_its_fourth_sample():
+    assert statements(judge(LaserAging(), laser([131.0] * 4 + [80.0] * 10, every=20))) == [
+        (20, "c1", True), (200, "c1", False)
+    ]  # fmt: skip

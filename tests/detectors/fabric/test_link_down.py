@@ -1,7 +1,10 @@
 import pytest
 
 from detectors.fabric.link_down import LinkDown
-from tests.detectors.fabric.fabric_timelines import A, B, at, judge, maintenance, port, statements
+from schemas.fabric import FabricPort
+from schemas.job import Maintenance
+from tests.detectors.fabric.fabric_timelines import TOPOLOGY, A, B, at, judge, maintenance, port, statements, table_of
+from tests.detectors.timelines import run
 
 
 def both(states_a, states_b, step=10):
@@ -63,6 +66,14 @@ def test_a_port_without_a_cable_that_was_active_is_a_failure():
 def test_what_goes_down_in_maintenance_was_meant_to(kind, entity):
     down = ["active"] * 3 + ["down"] * 6 + ["active"] * 3
     assert judge(LinkDown(), both(down, down), [maintenance(kind, entity, 25, 95)]).is_empty()
+
+
+def test_maintenance_told_in_an_earlier_batch_is_remembered():
+    down = ["active"] * 3 + ["down"] * 6
+    tables = {FabricPort: table_of(FabricPort, both(down, down))}
+    assert run(LinkDown(), tables, 100, (25,), TOPOLOGY)[0].height == 1
+    plan = table_of(Maintenance, [maintenance("cable", "c1", 20, 600)])
+    assert run(LinkDown(), {**tables, Maintenance: plan}, 100, (25,), TOPOLOGY)[0].is_empty()
 
 
 def test_what_stays_down_after_its_maintenance_is_a_failure():

@@ -56,6 +56,10 @@ def test_three_in_two_hours_are_the_patient_policy():
     assert findings["code"].to_list() == ["3 in 2 h"]
 
 
+def test_three_in_more_than_three_hours_are_none():
+    assert judge(LinkFlap(), counted([0, 1, 1, 2, 2, 3], step=2400)).is_empty()
+
+
 def test_a_flap_ends_when_its_window_has_passed_on_a_live_link():
     findings = judge(LinkFlap(), counted([0, 1, 2] + [2] * 20))
     # The first outage is dated to the sample before it was seen, second 0: out of a 300 s window after second 300.

@@ -8,10 +8,10 @@ from tests.detectors.fabric.fabric_timelines import A, B, judge, lane, statement
 NOISE = (0.03, -0.02, 0.0, 0.02, -0.03)
 
 
-def fading(slope_db_per_hour, minutes, *, start=-3.0, end=B, **more):
+def fading(slope_db_per_hour, minutes, *, start=-3.0, end=B, noise=1.0, **more):
     """A sample a minute with a little noise, light falling from `start`."""
     return [
-        lane(60 * minute, end, start + slope_db_per_hour * minute / 60 + NOISE[minute % 5], **more)
+        lane(60 * minute, end, start + slope_db_per_hour * minute / 60 + noise * NOISE[minute % 5], **more)
         for minute in range(minutes)
     ]
 
@@ -28,6 +28,42 @@ def test_light_on_its_way_to_the_alarm_within_a_day_is_a_ticket():
 
 def test_steady_light_is_not_fading():
     assert judge(ReceivePowerTrend(), fading(0.0, 240)).is_empty()
+
+
+def test_a_fade_in_noise_is_told_when_its_slope_is_five_times_its_error():
+    # Ten times the noise, 0.34 dB by its second differences: the error of a slope over n minutes is about
+    # 0.34 * sqrt(12 / n) / (n / 60) dB/h, which is 0.43 at 30 and 0.15 at 60, a fifth of 2.1 and of 0.8.
+    assert judge(ReceivePowerTrend(), fading(-2.0, 30, noise=10.0)).is_empty()
+    assert judge(ReceivePowerTrend(), fading(-2.0, 61, noise=10.0))["code"].to_list() == ["fading"]
+
+
+def test_noise_of_a_third_of_a_decibel_does_not_begin_the_fit_anew():
+    assert judge(ReceivePowerTrend(), fading(-2.0, 60, noise=6.0))["code"].to_list() == ["fading"]
+
+
+def test_a_fade_of_less_than_half_a_decibel_is_the_temperature_of_the_day():
+    assert judge(ReceivePowerTrend(), fading(-0.3, 60)).is_empty()
+
+
+def test_six_samples_are_no_trend_and_twelve_are():
+    assert judge(ReceivePowerTrend(), fading(-18.0, 6)).is_empty()
+    assert judge(ReceivePowerTrend(), fading(-18.0, 12))["code"].to_list() == ["fading"]
+
+
+def test_a_step_of_two_decibels_is_no_fade_below_the_alarm():
+    rows = [lane(60 * minute, B, -8.0 + NOISE[minute % 5] - (2.0 if minute >= 60 else 0.0)) for minute in range(120)]
+    assert judge(ReceivePowerTrend(), rows).is_empty()
+
+
+def test_what_was_before_is_forgotten_in_two_hours():
+    # Steady for six hours, then -1 dB/h. Least squares with weights 1 / (1 + t / 2 h) a sample have 0.5 dB of fall in
+    # them 83 minutes after the beginning; without forgetting it would take two hours, with half an hour half of that.
+    rows = fading(0.0, 360) + [
+        lane(60 * minute, B, -3.0 + NOISE[minute % 5] - (minute - 360) / 60) for minute in range(360, 480)
+    ]
+    ((second, _, active),) = statements(judge(ReceivePowerTrend(), rows))
+    assert active
+    assert second / 60 - 360 == pytest.approx(84, abs=10)
 
 
 def test_light_that_would_take_days_is_left_alone():
@@ -85,3 +121,9 @@ def test_a_fast_fade_that_follows_its_laser_is_not_taken_for_a_step():
     rows = [lane(60 * minute, A, -3.0, transmit=1.0 + db) for minute, db in enumerate(fall)]
     rows += [lane(60 * minute, B, -3.0 + db) for minute, db in enumerate(fall)]
     assert [entity for _, entity, _ in statements(judge(ReceivePowerTrend(), rows))] == ["c1"]
+
+
+def test_it_ends_after_three_minutes_without_a_trend():
+    # 1.5 dB more at 300 s begins the fit anew; its ninth sample, at 780 s, has the weight of eight.
+    rows = [lane(60 * minute, B, -9.5 if minute < 5 else -8.0) for minute in range(30)]
+    assert statements(judge(ReceivePowerTrend(), rows)) == [(60, "c1", True), (960, "c1", False)]

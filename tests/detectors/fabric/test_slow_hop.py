@@ -10,24 +10,37 @@ from tests.detectors.fabric.fabric_timelines import B, at, judge_tables, port, s
 SLOW_FROM = 300
 
 
-def ports(gigabits=400.0, lanes=4, seconds=600, back=10**6):
-    """A sample every 30 s; from SLOW_FROM on at this rate and width."""
+def ports(gigabits=400.0, lanes=4, seconds=600, back=10**6, every=30):
+    """A sample in `every` seconds; from SLOW_FROM on at this rate and width."""
     return [
         {
             **port(second, B), "rate_gigabits_per_second": gigabits if SLOW_FROM <= second < back else 400.0,
             "width_lanes": lanes if SLOW_FROM <= second < back else 4,
         }
-        for second in range(0, seconds, 30)
+        for second in range(0, seconds, every)
     ]  # fmt: skip
 
 
-def beats(communication, *, slow_from=SLOW_FROM, computing=0.0, seconds=600, job="train"):
-    """Two ranks that beat each second; steps of 4 s of computing (one rank more by `computing`) and the collectives."""
-    rows, step, began = [], 0, 0.0
+def beats(
+    communication,
+    *,
+    slow_from=SLOW_FROM,
+    computing=0.0,
+    seconds=600,
+    job="train",
+    usual=1.0,
+    in_a_row=10**6,
+    starts=0.0,
+):
+    """Two ranks that beat each second; steps of 4 s of computing (one rank more by `computing`) and the collectives,
+    slow for so many steps `in_a_row` and then as usual for one.
+    """
+    rows, step, began = [], 0, starts
     while began < seconds:
         late = began >= slow_from
         own = [4.0, 4.0 + (computing if late else 0.0)]
-        lasts = max(own) + (communication if late else 1.0)
+        slow = late and step % (in_a_row + 1)
+        lasts = max(own) + (communication if slow else usual)
         rows += [
             {
                 "time": at(began + lasts + second), "node": "n0", "gpu": rank, "job": job, "rank": rank,
@@ -88,3 +101,26 @@ def test_a_dead_link_shows_no_rate_and_is_not_slow():
 
 def test_it_ends_when_the_link_trains_to_its_rate_again():
     assert statements(judged(ports(200.0, back=450))) == [(330, "c1", True), (480, "c1", False)]
+
+
+def test_collectives_longer_by_a_quarter_or_by_a_fiftieth_of_the_step_are_nothing():
+    assert judged(ports(200.0), beats(2.5, usual=2.0))["code"].to_list() == ["slow_rate"]
+    assert judged(ports(200.0), beats(0.3, usual=0.2))["code"].to_list() == ["slow_rate"]
+
+
+def test_two_slow_steps_between_usual_ones_are_stalls():
+    assert judged(ports(200.0), beats(2.0, in_a_row=2))["code"].to_list() == ["slow_rate"]
+
+
+def test_a_job_slow_half_a_minute_before_the_ports_sample_is_slow_by_it():
+    assert judged(ports(200.0), beats(2.0, slow_from=265))["code"].to_list() == ["slow_hop"]
+
+
+def test_it_ends_after_half_a_minute_at_its_rate():
+    assert statements(judged(ports(200.0, back=450, every=10))) == [(310, "c1", True), (480, "c1", False)]
+
+
+@pytest.mark.parametrize(("starts", "codes"), [(270.0, ["slow_rate", "slow_hop"]), (290.0, ["slow_rate"])])
+def test_what_a_job_usually_does_is_known_after_five_steps(starts, codes):
+    # Steps of 5 s: six of them, or two, before the link is slow.
+    assert judged(ports(200.0), beats(2.0, starts=starts))["code"].to_list() == codes

@@ -7,7 +7,8 @@ from detectors.fabric.switch_lost import SwitchLost
 from schemas.fabric import FabricPort
 from schemas.job import Maintenance
 from schemas.topology import topology_from_frames
-from tests.detectors.fabric.fabric_timelines import at, judge_tables, maintenance, port, statements
+from tests.detectors.fabric.fabric_timelines import at, judge_tables, maintenance, port, statements, table_of
+from tests.detectors.timelines import run
 
 # leaf-0 and leaf-1, each with four hosts (one HCA) below it and two links to each of spine-0 and spine-1.
 DOWN = [(f"n{n}/hca0", 1, f"leaf-{n // 4}", 1 + n % 4) for n in range(8)]
@@ -77,6 +78,11 @@ def test_hosts_that_are_off_since_long_do_not_hide_it():
     assert [entity for _, entity, _ in statements(judged(rows))] == ["leaf-0"]
 
 
+def test_the_words_of_a_quarter_of_its_links_are_too_few():
+    rows = [row for row in fabric(down={"leaf-0"}, silent={"leaf-0"}) if row["device"].startswith(("n0/", "n1/"))]
+    assert judged(rows).is_empty()
+
+
 def test_it_ends_when_its_links_are_up_again():
     findings = judged(fabric(down={"leaf-0"}, silent={"leaf-0"}, back=210))
     assert [active for _, _, active in statements(findings)] == [True, False]
@@ -86,6 +92,13 @@ def test_it_ends_when_its_links_are_up_again():
 def test_a_switch_in_maintenance_was_meant_to_be_down(kind):
     findings = judged(fabric(down={"leaf-0"}), [maintenance(kind, "leaf-0", FROM - 10, FROM + 3600)])
     assert findings.is_empty() == (kind == "switch")
+
+
+def test_maintenance_told_in_an_earlier_batch_is_remembered():
+    tables = {FabricPort: table_of(FabricPort, fabric(down={"leaf-0"}))}
+    assert run(SwitchLost(), tables, 300, (FROM - 5,), TOPOLOGY)[0].height == 1
+    plan = table_of(Maintenance, [maintenance("switch", "leaf-0", FROM - 10, FROM + 3600)])
+    assert run(SwitchLost(), {**tables, Maintenance: plan}, 300, (FROM - 5,), TOPOLOGY)[0].is_empty()
 
 
 def test_links_to_a_single_device_prove_nothing_about_the_switch():

@@ -83,3 +83,29 @@ def test_counted_errors_say_more_than_a_rate_since_the_last_clearing():
         found.append({**row, "raw_bit_error_rate": 1e-7, "seconds_since_clear": 30.0 * number + 1e6,
                       "fec_corrected_total": total})  # fmt: skip
     assert statements(judge(WorseAfterFlap(), found)) == [(660, "c1", True)]
+
+
+def test_a_rate_over_the_minimum_is_told_and_a_port_without_its_own_rate_is_taken_for_one_of_400_gigabits():
+    # 1e-9 of 1.2e13 bits are 12,000 errors a sample.
+    def counted(usual, now):
+        found, total = [], 0
+        for row in rows((usual, 10), (None, 1), (now, 20)):
+            total += round((row["raw_bit_error_rate"] or 0) * 400e9 * STEP)
+            found.append({**row, "raw_bit_error_rate": None, "fec_corrected_total": total})
+        return statements(judge(WorseAfterFlap(), found))
+
+    assert counted(2e-11, 5e-10) == []
+    assert counted(2e-11, 2e-9) == [(660, "c1", True)]
+
+
+def test_it_ends_after_a_minute_at_the_old_rate():
+    said = judge(WorseAfterFlap(), rows((BEFORE, 10), (None, 1), (20 * BEFORE, 20), (BEFORE, 10)))
+    assert statements(said) == [(660, "c1", True), (990, "c1", False)]
+
+
+@pytest.mark.parametrize(("after", "found"), [(40, 0), (100, 1)])
+def test_what_was_before_the_outage_is_a_mean_of_some_sixty_samples(after, found):
+    # 20 times for 100 samples, then as ever for 60: (59/60)^60 = 0.36 of the 19 times more are still in it, 7.9 times
+    # in all; a mean of fifteen would have 1.3, one of all samples 12.9.
+    said = judge(WorseAfterFlap(), rows((20 * BEFORE, 100), (BEFORE, 60), (None, 1), (after * BEFORE, 20)))
+    assert len(statements(said)) == found

@@ -17,12 +17,12 @@ TOPOLOGY = topology_from_frames("none", pl.DataFrame(schema=NODE_COLUMNS), pl.Da
 NEAR, PANEL, END = (0.0, 0.2, -54.0, "1F9999LS"), (25.0, 0.25, -53.0, "1F9999LS"), (50.0, None, -45.0, "1E9999LS")
 
 
-def shot(hour, *events, cable="c1", fiber="1", direction="AB", baseline=None, nanometers=1310.0, total=None):
+def shot(hour, *events, cable="c1", fiber="1", direction="AB", baseline=None, nanometers=1310.0, total=None, **facts):
     """(trace row, event rows); events are (distance, loss, reflectance, code)."""
     key = {"time": BEGAN + timedelta(hours=hour), "cable": cable, "fiber": fiber, "direction": direction}
     trace = {
         **key, "wavelength_nanometers": nanometers, "pulse_nanoseconds": 5.0, "group_index": 1.4676,
-        "sample_spacing_meters": 0.1, "baseline": baseline, "total_loss_db": total,
+        "sample_spacing_meters": 0.1, "baseline": baseline, "total_loss_db": total, **facts,
     }  # fmt: skip
     names = ("distance_meters", "loss_db", "reflectance_db", "code")
     return trace, [
@@ -78,6 +78,14 @@ def test_events_are_the_same_place_within_the_resolution():
     assert said(moved) == [(1, "fiber_loss", "c1", "new_event", True)]
 
 
+@pytest.mark.parametrize(("pulse", "moved", "found"), [(5.0, 1.5, 1), (50.0, 3.0, 0)])
+def test_without_a_group_index_it_is_that_of_usual_glass(pulse, moved, found):
+    # 5 ns are 0.51 m and 50 ns 5.1 m at 1.468.
+    facts = {"pulse_nanoseconds": pulse, "group_index": None}
+    other = worse(PANEL, loss=0.1, moved=moved)
+    assert judge(shot(0, NEAR, PANEL, END, **facts), shot(1, NEAR, other, END, **facts)).height == found
+
+
 def test_a_gainer_is_compared_with_itself_and_never_with_zero():
     gainer = (25.0, -0.4, -53.0, "0F9999LS")
     assert judge(shot(0, NEAR, gainer, END), shot(1, NEAR, gainer, END)).is_empty()
@@ -124,6 +132,16 @@ def test_reflectance_that_grows_is_its_own_cause():
     findings = judge(shot(0, NEAR, PANEL, END), shot(1, NEAR, worse(PANEL, reflectance=15.0), END))
     assert said(findings) == [(1, "fiber_reflectance", "c1", "reflectance", True)]
     assert findings["action"].to_list() == ["clean_connector"]
+
+
+def test_reflectance_that_grows_by_twice_its_repeatability_is_no_growth():
+    assert judge(shot(0, NEAR, PANEL, END), shot(1, NEAR, worse(PANEL, reflectance=4.0), END)).is_empty()
+
+
+@pytest.mark.parametrize(("reflectance", "found"), [(-42.0, 1), (-48.0, 0)])
+def test_a_new_event_may_reflect_what_a_good_connector_does(reflectance, found):
+    new = (12.0, 0.1, reflectance, "1F9999LS")
+    assert judge(shot(0, NEAR, PANEL, END), shot(1, NEAR, new, PANEL, END)).height == found
 
 
 def test_a_fibre_that_ends_early_is_broken_and_a_page():

@@ -21,13 +21,18 @@ def at(loss, meters=30.0):
     return (meters, loss, None, "0F9999LS")
 
 
-def said(*shots, cuts=()):
+def said(*shots, cuts=(), pulse_nanoseconds=5.0):
     """shots: (minute, nanometers, *events between both ends); or with a dict of other key columns first."""
     traces, events = [], []
     for minute, nanometers, *inner in shots:
         key = {"time": BEGAN + timedelta(minutes=minute), "cable": "c1", "fiber": "1", "direction": "AB"}
         traces.append(
-            {**key, "wavelength_nanometers": nanometers, "pulse_nanoseconds": 5.0, "sample_spacing_meters": 0.1}
+            {
+                **key,
+                "wavelength_nanometers": nanometers,
+                "pulse_nanoseconds": pulse_nanoseconds,
+                "sample_spacing_meters": 0.1,
+            }
         )
         names = ("distance_meters", "loss_db", "reflectance_db", "code")
         for number, event in enumerate((NEAR, *inner, END), 1):
@@ -95,3 +100,13 @@ def test_a_bend_that_is_relieved_ends_it():
 )
 def test_what_is_no_bend(shots):
     assert said(*shots) == []
+
+
+def test_shots_of_one_visit_are_held_against_each_other():
+    assert [minute for minute, *_ in said((0, 1310.0, at(0.1)), (30, 1550.0, at(0.9)))] == [30]
+
+
+def test_the_same_place_is_within_a_metre_or_the_pulse():
+    # 5 ns are 0.51 m and 50 ns 5.1 m in glass of index 1.468.
+    assert [minute for minute, *_ in said((0, 1310.0, at(0.6)), (1, 1550.0, at(0.7, 31.5)))] == [1]
+    assert said((0, 1310.0, at(0.6)), (1, 1550.0, at(0.7, 33.0)), pulse_nanoseconds=50.0) == []

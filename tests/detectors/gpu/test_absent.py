@@ -33,6 +33,17 @@ def test_a_slot_that_vanishes_while_its_node_goes_on_pages_after_five_seconds():
     assert found["first_bad_at"].item().second == 10
 
 
+def test_where_slots_are_read_every_ten_seconds_three_of_them_are_missed():
+    slow = [
+        {"time": 10 * number, "node": "n1", "gpu": slot}
+        for number in range(13) for slot in (0, 1) if slot or number < 6
+    ]  # fmt: skip
+    tables = {Gpu: rows(Gpu, *slow), Maintenance: rows(Maintenance)}
+    found = run(GpuAbsent(), tables, 125, intervals_seconds={"gpu": 10.0})[0]
+    # The last row is that of 50 s, and a row may be a quarter of an interval late.
+    assert said(found, "entity", "active") == [(82.5, "n1/0", True)]
+
+
 def test_a_node_that_falls_silent_as_a_whole_lost_no_gpu():
     assert judge(slots(on(10, 20), on(10, 20)), 30).is_empty()
 

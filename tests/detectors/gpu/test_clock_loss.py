@@ -70,6 +70,19 @@ def test_it_ends_at_full_clock():
     assert said(judge(*samples(slow(0.5, ends=9))), "active") == [(7.0, True), (12.0, False)]
 
 
+def test_it_begins_after_twenty_seconds_and_ends_after_thirty():
+    found = judge(*samples(slow(0.5, ends=30), seconds=70), detector=ClockLoss())
+    assert said(found, "active") == [(24.0, True), (60.0, False)]
+
+
+def test_a_gpu_that_works_half_of_the_time_may_be_slow():
+    assert judge(*samples(slow(0.5), busy=60)).is_empty()
+
+
+def test_four_gpus_are_peers():
+    assert judge(*samples(slow(0.5), gpus=4))["entity"].to_list() == ["n1/0"]
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     clocks=st.lists(st.sampled_from([None, 1000.0, 1750.0]), min_size=20, max_size=20),

@@ -33,6 +33,11 @@ def test_what_one_failure_logs_is_one_failure():
     assert judge(*((t, slot, 79) for t in range(0, 600, 60) for slot in range(8))).is_empty()
 
 
+def test_lines_three_minutes_apart_are_one_failure_and_ten_minutes_apart_three():
+    assert judge((0, 1, 79), (200, 1, 79), (400, 1, 79)).is_empty()
+    assert judge((0, 1, 79), (600, 1, 79), (1200, 1, 79))["active"].to_list() == [True]
+
+
 def test_errors_of_programs_are_no_failures():
     assert judge(*((t * HOUR, 0, code) for t, code in enumerate((13, 31, 43, 45, 94, 63)))).is_empty()
 

@@ -43,6 +43,10 @@ def test_errors_keep_the_level():
     assert said(judge(4, 5, *[5] * 19, 6), "active") == [(1.0, True), (51.0, False)]
 
 
+def test_the_hold_is_an_hour():
+    assert said(judge(4, 5, ends=4000, detector=MemoryErrors()), "active") == [(1.0, True), (3601.0, False)]
+
+
 TOTALS = st.lists(st.sampled_from([None, 0, 1, 2, 3]), min_size=1, max_size=40)
 
 

@@ -31,7 +31,8 @@ def test_nine_do_not():
 
 @pytest.mark.parametrize("worse", [(7, 2, 0), (7, 0, 1)])
 def test_one_recovery_or_two_replays_are_enough(worse):
-    assert said(judge((7, 0, 0), worse), "active")[0] == (1.0, True)
+    found = judge((7, 0, 0), worse)
+    assert said(found, "active", "score")[0] == (1.0, True, 10.0)
 
 
 def test_one_replay_is_not():

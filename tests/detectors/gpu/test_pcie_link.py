@@ -55,6 +55,15 @@ def test_it_ends_at_full_speed():
     assert said(judge(*samples(FULL, *[HALF] * 5, *[FULL] * 9)), "active") == [(4.0, True), (9.0, False)]
 
 
+def test_it_begins_after_five_seconds_and_ends_after_a_minute():
+    found = judge(*samples(FULL, *[HALF] * 40, *[FULL] * 70), ends=120, detector=PcieLink())
+    assert said(found, "active") == [(6.0, True), (101.0, False)]
+
+
+def test_a_gpu_that_works_a_third_of_the_time_may_slow_its_link():
+    assert judge(*samples(FULL, busy=30), *samples(*[SLOW] * 9, busy=30)[1:]).is_empty()
+
+
 LINKS = st.lists(st.sampled_from([FULL, HALF, SLOW, (None, 16)]), min_size=1, max_size=25)
 
 

@@ -96,3 +96,8 @@ def test_without_reasons_a_gpu_that_is_both_hot_and_slow_throttles():
 )
 def test_without_reasons_less_than_that_is_no_throttle(frame):
     assert run(ThermalThrottle(), {Gpu: frame}, 10)[0].is_empty()
+
+
+def test_four_gpus_of_a_host_are_enough():
+    found = run(ThermalThrottle(), {Gpu: host(clock=1200.0, core=88.0, peers=3)}, 10)[0]
+    assert said(found, "entity", "active") == [(5.0, "n1/0", True)]

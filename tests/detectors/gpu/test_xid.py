@@ -64,6 +64,10 @@ def test_an_event_after_the_hold_begins_a_new_level():
     assert said(found, "active") == [(5.0, True), (15.0, False), (15.001, True)]
 
 
+def test_the_hold_is_an_hour():
+    assert said(judge(event(5, 62), ends=4000, detector=XidFault()), "active") == [(5.0, True), (3605.0, False)]
+
+
 def test_two_codes_on_one_gpu_are_two_levels():
     found = judge(event(5, 62), event(6, 48))
     assert sorted(said(found.filter("active"), "code")) == [(5.0, "xid 62"), (6.0, "xid 48")]
@@ -134,6 +138,27 @@ def test_a_code_that_outlives_two_reboots_asks_for_field_diagnostics():
     assert said(found, "action") == [
         (10.0, "reset_gpu"), (110.0, "reset_gpu"), (210.0, "field_diagnostics"), (310.0, "field_diagnostics"),
     ]  # fmt: skip
+
+
+def test_rows_away_for_half_a_minute_are_no_return_and_for_more_than_a_minute_one():
+    def last_action(*at_work):
+        tables = {
+            GpuEvent: rows(GpuEvent, *(event(at, 119) for at in (10, 110, 210))), Gpu: rows(Gpu, *samples(*at_work)),
+        }  # fmt: skip
+        return run(XidFault(hold_seconds=20), tables, 220)[0].filter("active")["action"][-1]
+
+    assert last_action(*range(12), *range(42, 112), *range(142, 212)) == "reset_gpu"
+    assert last_action(*range(12), *range(80, 112), *range(190, 212)) == "field_diagnostics"
+
+
+@pytest.mark.parametrize(("days", "action"), [(10, "field_diagnostics"), (20, "reset_gpu")])
+def test_returns_are_remembered_for_a_fortnight(days, action):
+    times = [number * days * 86_400 for number in range(3)]
+    tables = {
+        GpuEvent: rows(GpuEvent, *(event(time + 10, 119) for time in times)),
+        Gpu: rows(Gpu, *samples(*(time + at for time in times for at in range(12)))),
+    }
+    assert run(XidFault(), tables, times[-1] + 100)[0].filter("active")["action"][-1] == action
 
 
 def test_a_driver_loaded_anew_is_a_return_without_any_pause():

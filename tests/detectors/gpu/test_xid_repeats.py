@@ -84,6 +84,16 @@ def test_it_ends_a_window_after_the_last_time():
     assert said(found, "active") == [(545.0, True), (2245.0, False)]
 
 
+def test_ten_hours_later_is_again_and_it_is_over_a_day_after_that():
+    found = judge(event(100, 31), event(36_100, 31), ends=2 * DAY)
+    assert said(found, "active") == [(36_145.0, True), (36_145.0 + DAY, False)]
+
+
+def test_half_a_minute_later_is_the_same_time_and_two_minutes_later_another():
+    assert judge(event(100, 31), event(130, 31)).is_empty()
+    assert said(judge(event(100, 31), event(220, 31)), "active") == [(265.0, True)]
+
+
 EVENTS = st.builds(
     event, st.integers(0, 600), st.sampled_from([13, 31]), gpu=st.sampled_from([0, 1, 2]), tpc=st.sampled_from([0, 1])
 )

@@ -45,6 +45,11 @@ def test_two_parts_of_a_node_are_two_levels():
     assert said(found, "code", "active") == [(3.0, "PSU 1", True), (3.0, "fan 1", True), (8.0, "fan 1", False)]
 
 
+def test_by_default_it_begins_and_ends_after_half_a_minute():
+    given_rows = samples("ok", *["critical"] * 40, *["ok"] * 40)
+    assert said(judge(*given_rows, detector=HardwareHealth()), "active") == [(31.0, True), (71.0, False)]
+
+
 @given(healths=st.lists(st.sampled_from(["ok", "critical", "warning", None]), max_size=25), cuts=cutting(25))
 def test_no_cut_changes_anything(healths, cuts):
     given_rows = [*samples(*healths), *samples(*reversed(healths), sensor="fan 1")]

@@ -14,11 +14,11 @@ def beats(node, gpu, first, last, *, offset=0.0, job="train"):
     ]
 
 
-def judge(given_beats, ends, *, events=(), plans=(), hosts=()):
+def judge(given_beats, ends, *, events=(), plans=(), hosts=(), topology=None):
     tables = {
         Heartbeat: rows(Heartbeat, *given_beats),
         JobEvent: rows(JobEvent, *events),
         Maintenance: rows(Maintenance, *plans),
         Gpu: rows(Gpu, *hosts),
     }
-    return run(MissedHeartbeats(), tables, ends)[0]
+    return run(MissedHeartbeats(), tables, ends, topology=topology)[0]

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,50 @@ def test_a_job_used_to_waiting_for_one_writer_is_given_half_as_much_again():
 
     found = judge(beats(range(300), step), event(72, "checkpoint"), ends=300, utilization=one_idle())
     assert said(found, "active") == [(188.65, True)]
+
+
+def test_half_of_the_ranks_do_not_make_a_hang_when_the_others_do_not_beat():
+    half = [row for row in beats(range(500), stuck_from(100)) if row["time"] < 120 or row["rank"] < 4]
+    assert judge(half).is_empty()
+
+
+def test_with_a_suspect_slow_steps_have_three_of_their_length():
+    """Steps of 8 s, the last of which is reported by rank 7 at 96.7."""
+
+    def step(_rank, second):
+        return min(second, 100) // 8
+
+    given_beats = beats(range(300), step, step_seconds=8.0)
+    found = judge(given_beats, event(50, "checkpoint"), ends=300, utilization=one_idle())
+    assert said(found, "active") == [(120.7, True)]
+
+
+def test_with_half_of_the_gpus_spinning_nobody_is_a_suspect():
+    used = [{**row, "utilization_percent": min(row["utilization_percent"], 100.0 if row["gpu"] < 2 else 50.0)}
+            for row in one_idle()]  # fmt: skip
+    found = judge(beats(range(300), stuck_from(100)), event(50, "checkpoint"), ends=300, utilization=used)
+    assert said(found, "active") == [(160.7, True)]
+
+
+@pytest.mark.parametrize(("percent", "second"), [(9.5, 115.7), (10.5, 160.7)])
+def test_a_gpu_below_a_tenth_is_idle(percent, second):
+    used = [{**row, "utilization_percent": max(row["utilization_percent"], percent)} for row in one_idle()]
+    found = judge(beats(range(300), stuck_from(100)), event(50, "checkpoint"), ends=300, utilization=used)
+    assert said(found, "active") == [(second, True)]
+
+
+@pytest.mark.parametrize(("idle", "waits"), [(3, 15), (4, 60)])
+def test_more_than_a_quarter_of_the_ranks_are_no_suspects(idle, waits):
+    used = [
+        {"time": second, "node": f"n{rank // 4}", "gpu": rank % 4,
+         "utilization_percent": 0.0 if rank < idle and second > 100 else 100.0}
+        for second in range(300)
+        for rank in range(16)
+    ]  # fmt: skip
+    twelve = beats(range(300), stuck_from(100), ranks=range(12))
+    found = judge(twelve, event(50, "checkpoint"), ends=300, utilization=used, detector=JobHang(spinning_share=0.6))
+    # The step of second 100 is last reported by rank 11, at 101.1.
+    assert said(found, "active") == [(101.1 + waits, True)]
 
 
 QUICK = JobHang(steps=1, minimum_seconds=8, unproven_seconds=12, suspect_seconds=4, suspect_steps=1)

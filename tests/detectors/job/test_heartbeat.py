@@ -140,6 +140,15 @@ def test_a_rank_dead_before_the_job_ends_stays_dead():
     assert said(found.filter(code="dead"), "entity", "active") == [(13.25, "n1/0", True)]
 
 
+def test_a_dead_rank_outlives_its_node_which_left_as_planned():
+    tables = {
+        Heartbeat: rows(Heartbeat, *beats("n1", 0, 0, 10), *beats("n1", 1, 0, 30)),
+        JobEvent: rows(JobEvent, {"time": 30.5, "job": "train", "kind": "stop"}),
+    }
+    # From second 40 on nothing comes, and no node is known any more.
+    assert_cuts_change_nothing(MissedHeartbeats(), tables, 60, [31, 40, 45, 50, 55])
+
+
 def test_nobody_is_judged_while_the_collector_lags():
     # No newer row has come from anyone, so the watermark stands at the last beat.
     assert judge([*beats("n1", 0, 0, 10), *beats("n2", 0, 0, 10)], 10.001).is_empty()

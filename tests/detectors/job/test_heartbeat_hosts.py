@@ -102,8 +102,33 @@ def test_the_share_of_a_collector_is_not_lost_but_who_does_not_come_back_with_it
     hearts = [*of_each(rest, 0, 90), *of_each(share, 0, 10), *of_each(share[1:], 30, 90)]
     hosts = [*reports(rest, 0, 90), *reports(share, 0, 10), *reports(share[1:], 30, 90)]
     found = judge(hearts, 90, hosts=hosts)
-    assert [each[1:] for each in dead(found)] == [("node_lost", "n2", True)]
-    assert 30 < dead(found)[0][0] < 45
+    # Asked 3.25 s after its last beat and every ten seconds from then on; the others are back at 30 s.
+    assert dead(found) == [(33.25, "node_lost", "n2", True)]
+
+
+def silent_share(fallen, nodes, *, reporting=True):
+    """What is said when these of so many nodes, four to a PDU, fall silent in every table at 10 s."""
+    every = tuple(f"n{number}" for number in range(nodes))
+    fell = [f"n{number}" for number in fallen]
+    rest = tuple(node for node in every if node not in fell)
+    hosts = [*reports(every, 0, 10), *reports(rest, 11, 16)] if reporting else []
+    found = judge([*of_each(every, 0, 10), *of_each(rest, 11, 16)], 16, hosts=hosts, topology=cluster(nodes))
+    return found.filter(severity="page").height
+
+
+def test_a_collectors_share_is_four_nodes_and_a_twentieth_of_all():
+    assert silent_share((2, 3, 4), 8) == 3
+    assert silent_share((2, 3, 4, 5), 40) == 0
+    assert silent_share((2, 3, 4, 5), 100) == 4
+
+
+def test_a_rack_and_one_node_more_are_no_collector():
+    assert silent_share((0, 1, 2, 3, 4), 12) == 5
+
+
+def test_when_a_tenth_goes_on_hardly_anybody_does():
+    assert silent_share(range(2, 30), 30, reporting=False) == 0
+    assert silent_share(range(3, 12), 12, reporting=False) == 9
 
 
 def test_a_rack_that_dies_is_lost_though_all_else_goes_on():
@@ -119,6 +144,25 @@ def test_a_slow_clock_in_rows_by_event_time_is_not_a_loss_and_its_node_is_found_
     others = [beat for node in EIGHT[2:] for beat in beats(node, 0, 30, 130)]
     assert judge([*beats("n1", 0, 0, 100), *others], 131).is_empty()
     assert dead(judge([*beats("n1", 0, 0, 60), *others], 131)) == [(93.25, "node_lost", "n1", True)]
+
+
+def slow_clocks(seconds, slow, nodes):
+    """What is said, by event time, when so many of the nodes have a clock that is slow by so much."""
+    every = [f"n{number}" for number in range(nodes)]
+    hearts = [beat for node in every[slow:] for beat in beats(node, 0, seconds, seconds + 30)]
+    hearts += [beat for node in every[:slow] for beat in beats(node, 0, 0, 30)]
+    return dead(judge(hearts, seconds + 31, topology=cluster(nodes)))
+
+
+def test_a_clock_is_slow_from_two_seconds_on():
+    assert slow_clocks(5, 1, 8) == []
+    others = [beat for node in EIGHT[2:] for beat in beats(node, 0, 1, 80)]
+    assert dead(judge([*beats("n1", 0, 0, 60), *others], 81)) == [(63.25, "node_lost", "n1", True)]
+
+
+def test_a_tenth_of_the_clocks_may_be_slow_and_more_are_no_clocks():
+    assert slow_clocks(6, 2, 30) == []
+    assert len(slow_clocks(6, 5, 30)) == 5
 
 
 def test_a_node_whose_rows_come_late_is_waited_for_as_long():

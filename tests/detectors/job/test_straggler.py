@@ -1,5 +1,8 @@
 """Ten ranks, a step every four seconds; every rank beats once a second at its own offset."""
 
+import json
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +94,35 @@ def test_a_rollback_to_earlier_steps_is_judged_again():
     replayed = beats(80, slow_from(0), step=lambda second: second // STEP_SECONDS if second < 8 else second // 4 - 2)
     # Steps 0, 1, then 0 again at 8.0 to 8.9: the third slow step in a row.
     assert said(judge(replayed, 80), "active") == [(10.9, True)]
+
+
+def test_a_fifth_more_among_ranks_that_differ_by_an_eighth_is_no_straggler():
+    # 0.94 and 1.06 around 1.0: a median deviation of 0.06, 0.089 as a standard deviation, and 0.2 is 2.2 of them.
+    assert judge(beats(60, lambda rank, _: 1.2 if rank == 5 else 0.94 + 0.12 * (rank % 2)), 60).is_empty()
+
+
+def test_eight_ranks_have_a_median():
+    assert judge(beats(60, slow_from(5), ranks=8), 60)["entity"].to_list() == ["n1/2"]
+
+
+def test_where_all_others_are_equal_a_hundredth_is_their_spread():
+    found = judge(beats(60, lambda rank, step: 1.18 if rank == 6 and step >= 5 else 1.0), 60)
+    assert json.loads(found["evidence"].item())["z"] == pytest.approx(0.18 / 0.01)
+
+
+def test_one_percent_that_lasts_is_the_ranks_own_way():
+    assert judge(beats(340, slow_from(40, factor=1.01, slow_rank=4)), 340).is_empty()
+
+
+@pytest.mark.parametrize(("share_a_step", "steps", "codes"), [(3e-4, 170, []), (6e-4, 120, ["lasting_slow_compute"])])
+def test_what_is_usual_follows_over_some_thirty_steps(share_a_step, steps, codes):
+    # A mean over 32 steps lies 32 steps behind: 1.0 % and 1.9 %, and beyond 1.25 % it stands still.
+    drifting = [
+        {"time": STEP_SECONDS * step + rank / RANKS, "node": f"n{rank // 4}", "gpu": rank % 4, "job": "train",
+         "rank": rank, "step": step, "compute_seconds": 1 + (share_a_step * step if rank == 6 else 0.0)}
+        for step in range(steps) for rank in range(RANKS)
+    ]  # fmt: skip
+    assert judge(drifting, STEP_SECONDS * steps)["code"].to_list() == codes
 
 
 @settings(max_examples=25, deadline=None)

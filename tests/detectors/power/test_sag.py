@@ -50,7 +50,21 @@ def test_ninety_two_percent_is_the_grids_own_business():
 
 def test_a_loss_is_not_a_sag():
     assert judge(meter(300, 0.0, 100)).is_empty()
+    assert judge(meter(300, 0.45, 100)).is_empty()
     assert judge(meter(300, 0.8, 100, breaker="tripped")).is_empty()
+
+
+@pytest.mark.parametrize(("percent_an_hour", "hours", "grades"), [(7.0, 3, []), (14.0, 2, ["ticket", "page"])])
+def test_a_voltage_that_drifts_by_less_than_a_tenth_an_hour_is_followed(percent_an_hour, hours, grades):
+    # A mean over an hour lies behind by what an hour changes.
+    drifting = rows(
+        Power,
+        *(
+            {"time": 60 * minute, "pdu": "pdu-0", "volts": 415.0 * (1 - percent_an_hour / 100 * minute / 60)}
+            for minute in range(hours * 60)
+        ),
+    )
+    assert judge(drifting, hours * 3600)["severity"].to_list() == grades
 
 
 @settings(deadline=None, max_examples=20)

@@ -2,7 +2,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.stats.sorted_state import beside, interleaved, part, places, with_new, with_rows
+from detectors.stats.sorted_state import beside, interleaved, part, places, stretches, with_new, with_rows
 
 names = st.lists(st.sampled_from([f"leaf-{n}:{m}" for n in range(4) for m in range(4)]), unique=True, max_size=12)
 some = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -66,3 +66,10 @@ def test_a_part_is_what_a_filter_would_find(kinds, asked):
 def test_a_few_samples_come_in_their_places_among_the_others(many, few):
     both = interleaved(*(state_of(each, "x").with_columns(time=pl.lit(0)) for each in (many, few)))
     assert both["entity"].to_list() == sorted([*many, *few])
+
+
+def test_stretches_are_the_rows_of_each_value_in_whatever_order_the_values_stand():
+    state = pl.DataFrame({"table": ["gpu", "gpu", "fabric_port"], "unit": [1, 2, 7]})
+    found = stretches(state, "table")
+    assert {name: rows["unit"].to_list() for name, rows in found.items()} == {"gpu": [1, 2], "fabric_port": [7]}
+    assert stretches(state.clear(), "table") == {}

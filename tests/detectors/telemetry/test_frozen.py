@@ -95,6 +95,29 @@ def test_a_switch_may_be_frozen_and_an_idle_hca_is_not(device, found):
     assert run(FrozenTelemetry(), {FabricPort: rows(FabricPort, *given_rows)}, 1200)[0].height == found
 
 
+def test_ports_that_are_read_one_after_another_have_four_intervals():
+    # Fifteen ports, one every 2 s, each every 30 s. The last that moves is that of 478 s.
+    given_rows = [
+        {"time": 30 * k + 2 * port, "device": name, "port": port, "transmit_bytes_total": min(k, top)}
+        for k in range(24)
+        for port in range(15)
+        for name, top in (("leaf-001", 15), ("leaf-002", 99))
+    ]
+    found = run(FrozenTelemetry(), {FabricPort: rows(FabricPort, *given_rows)}, 720)[0]
+    assert said(found, "entity", "active") == [(598.0, "fabric_port:leaf-001", True)]
+
+
+@pytest.mark.parametrize(("changes", "found"), [(9, 0), (10, 1)])
+def test_what_a_source_usually_does_is_known_after_ten_changes(changes, found):
+    given_rows = (*gpu("n1", range(120), stands(changes)), *gpu("n2", range(120), moves))
+    assert judge(*given_rows, ends=120).height == found
+
+
+def test_one_of_four_that_goes_on_does_not_accuse_the_others():
+    still = [row for node in ("n1", "n2", "n3", "n4") for row in gpu(node, range(300), stands(100))]
+    assert judge(*still, *gpu("n5", range(300), moves)).is_empty()
+
+
 @settings(deadline=None, max_examples=25)
 @given(cuts=cutting(300), since=st.integers(20, 150), until=st.integers(150, 280))
 def test_cuts_change_nothing(cuts, since, until):

@@ -63,8 +63,16 @@ def test_many_hosts_silent_at_once_are_an_outage_and_a_page_when_it_blinds_a_qua
         return found.group_by("code", "severity").len().sort("code", "severity").rows()
 
     assert severities(7, 0) == [("silent", "ticket", 7)]
+    assert severities(8, 40) == [("outage", "ticket", 8)]
     assert severities(10, 40) == [("outage", "ticket", 10)]
     assert severities(10, 10) == [("outage", "page", 10)]
+
+
+@pytest.mark.parametrize(("apart", "outage"), [(1, True), (3, False)])
+def test_an_outage_is_what_falls_silent_within_ten_seconds(apart, outage):
+    fallen = [row for host in range(10) for row in gpu(f"s{host}", *range(11 + apart * host))]
+    others = [row for host in range(40) for row in gpu(f"o{host}", *range(0, 120, 10))]
+    assert ("outage" in judge({Gpu: rows(Gpu, *fallen, *others)}, 120)["code"]) == outage
 
 
 def test_ranks_that_stop_beating_are_not_stale_telemetry():

@@ -74,6 +74,13 @@ def test_rows_every_second_are_looked_at_every_ten():
     assert said(judge(*found), "active") == [(160.0, True)]
 
 
+def test_what_happens_between_two_looks_is_seen_at_the_second():
+    # It stands from 103 s on: 110 s is still more than 100 s, and 120 s is no more than 110 s.
+    found = [{"time": second, "node": "n1", "gpu": 0, "energy_joules_total": 1e6 + 700.0 * min(second, 103),
+              "power_watts": 700.0 + second // 10 % 2} for second in range(300)]  # fmt: skip
+    assert said(judge(*found), "active") == [(180.0, True)]
+
+
 def port(device, number, sent, received, *, packets=None, corrected=None, rate=3e-9, state="active", every=30):
     """Growth of both directions in each sample; packets sent and corrected codewords if given."""
     totals = {"transmit_bytes_total": 10**9, "receive_bytes_total": 10**9}
