@@ -1,5 +1,6 @@
 """POST /api/events of `hotspare serve`: a deploy pipeline says what it did, as it would to Grafana."""
 
+import errno
 import hmac
 from datetime import UTC, datetime, timedelta
 
@@ -71,10 +72,10 @@ def _taken(body: bytes, store: TelemetryStore, bytes_maximum: int) -> int:
 def _refused(request: Request, settings: WebSettings) -> Response | None:
     try:
         token = settings.token()
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.EILSEQ:
+            return _said(503, "nobody may write here: the file of web.token_file is not UTF-8 text")
         token = None
-    except UnicodeDecodeError:
-        return _said(503, "nobody may write here: the file of web.token_file is not UTF-8 text")
     if token is None:
         return _said(403, f"nobody may write here: web.token_file or {TOKEN_VARIABLE} has no token of 16 characters")
     given = request.headers.get("authorization", "")

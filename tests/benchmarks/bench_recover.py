@@ -94,7 +94,8 @@ def filled(path: Path, topology: Topology) -> OperationsStore:
     members = [gpu for node in topology.node_rows for gpu in topology.gpus_of_node(node)]
     start = {"time": T0, "job": "train-1", "kind": "start", "members": members, "checkpoint_interval_seconds": 300.0}
     Jobs(store).remember(pl.DataFrame([start]))
-    return store
+    store.close()  # what was written in one go leaves its log behind, which every reader would have to search
+    return OperationsStore.open(path)
 
 
 def past(number: int) -> Incident:

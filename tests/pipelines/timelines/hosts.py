@@ -14,10 +14,11 @@ GPUS: dict[str, Timeline] = {
         Told(Between(180, 181), "gpu_fallen_off_bus", ("n00005/3",), 1,
              left_out("n00005", work=[Do("reboot_node", "n00005")])),
     ),
-    # XID 64 comes with the remap that fails, 100 s in; the failure flag before it, with the first remap at 240 s.
+    # The first remap, at 240 s, wants a reset (XID 63). The next cannot be, 40 s later (XID 64): back to its maker,
+    # which comes last.
     "memory_decay": (
         Told(Between(240, 241), "gpu_memory", ("n00002/6",), 1,
-             left_out("n00002", work=[Do("rma", "n00002/6")])),
+             (*left_out("n00002", work=[Do("reset_gpu", "n00002/6")]), Do("rma", "n00002/6"))),
     ),
     # 5 CRC errors and a replay (worth 5) a second: 10 within the first samples, 2 s at the most.
     "nvlink_errors": (
