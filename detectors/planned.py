@@ -62,17 +62,27 @@ def stays(judged: pl.DataFrame, plans: pl.DataFrame) -> pl.Series:
     return rows.select(stays=pl.col("row_number").is_in(found.implode()))["stays"]
 
 
+def ended(plans: pl.DataFrame) -> pl.DataFrame:
+    """A window that was announced open yields to the word that it ends."""
+    is_open = plans["ends_at"].is_null()
+    if not is_open.any():
+        return plans
+    closed = plans.filter(~is_open)
+    return pl.concat([closed, plans.filter(is_open).join(closed, on=["kind", "entity", "starts_at"], how="anti")])
+
+
 def still_needed(plans: pl.DataFrame, now: datetime, limit: timedelta) -> pl.DataFrame:
     """The plans that a deadline at or after `now`, looking back by `limit`, can still touch."""
     if plans.is_empty():
         return plans
-    return plans.filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > now - limit)).unique().sort(pl.all())
+    return ended(plans).filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > now - limit)).unique().sort(pl.all())
 
 
 def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """Plans over a domain become plans over the domain and each of its nodes."""
     if plans.is_empty():
         return plans
+    plans = ended(plans)
     wide = plans.filter(pl.col("kind").is_in(DOMAINS))
     nodes = [
         (topology.nodes_under(kind, entity), starts_at, ends_at)
@@ -88,6 +98,7 @@ def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
 
 def loops_in(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """cdu, starts_at, ends_at: plans over a loop, or over a superblock or pod that all nodes of the loop are in."""
+    plans = ended(plans)
     own = plans.filter(kind="cdu").select("starts_at", "ends_at", cdu="entity")
     found = [own]
     for kind in ("superblock", "pod"):

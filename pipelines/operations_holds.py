@@ -94,8 +94,21 @@ class Holds:
 
 
 def covered(kind: str, entity: str, topology: Topology) -> tuple[str, ...]:
-    """The entity, the nodes that go away with it, and the links that end at any of them."""
+    """The entity, the nodes that go away with it, the loops and power domains that a superblock or pod has to itself,
+    and the links that end at any of the nodes.
+    """
     nodes = topology.nodes_under(kind, entity) if kind in ("node", "pdu", "cdu", "superblock", "pod") else ()
+    supplies = _supplies(nodes, topology) if kind in ("superblock", "pod") else ()
     devices = (entity, *(hca for node in nodes for hca in topology.hcas_by_node.get(node, ())))
     cables = (cable for device in devices for cable in topology.links_by_device.get(device, ()))
-    return tuple(dict.fromkeys((entity, *nodes, *cables)))
+    return tuple(dict.fromkeys((entity, *nodes, *supplies, *cables)))
+
+
+def _supplies(nodes: tuple[str, ...], topology: Topology) -> tuple[str, ...]:
+    """The CDUs and PDUs of which every node is among these."""
+    return tuple(
+        supply
+        for kind in ("cdu", "pdu")
+        for supply in topology.nodes.filter(pl.col("node").is_in(nodes))[kind].drop_nulls().unique().sort()
+        if set(topology.nodes_under(kind, supply)) <= set(nodes)
+    )

@@ -12,6 +12,7 @@ from detectors.contract import FINDING_COLUMNS
 from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
 from pipelines.engine import Engine, EngineState
+from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.recover import recover
@@ -42,6 +43,7 @@ class Side:
     _correlation: Correlation = field(default_factory=Correlation)
     _findings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FINDING_COLUMNS))
     _jobs: pl.DataFrame = field(default_factory=lambda: empty(TABLE_BY_NAME["job_event"]))
+    _windows: pl.DataFrame = field(default_factory=lambda: empty(TABLE_BY_NAME["maintenance"]))
     _at: datetime | None = None
 
     def hear(
@@ -51,6 +53,8 @@ class Side:
         self._findings = pl.concat([self._findings, findings])
         if "job_event" in accepted:
             self._jobs = pl.concat([self._jobs, accepted["job_event"]])
+        if "maintenance" in accepted:
+            self._windows = pl.concat([self._windows, accepted["maintenance"]])
         at = state.began if self._at is None else self._at
         while (following := EPOCH + ((at - EPOCH) // ROUND + 1) * ROUND) <= state.now:
             at = following
@@ -62,6 +66,7 @@ class Side:
         self._round(state.now, engine, state)
         self._correlation, self._at = Correlation(), None
         self._findings, self._jobs = self._findings.clear(), self._jobs.clear()
+        self._windows = self._windows.clear()
 
     def close(self) -> None:
         self.memory.close()
@@ -72,6 +77,9 @@ class Side:
         told, self._jobs = _before(self._jobs, at)
         if not told.is_empty():
             Jobs(self.memory).remember(told)
+        planned, self._windows = _before(self._windows, at, pl.coalesce("announced_at", "starts_at"))
+        if not planned.is_empty():
+            Holds(self.memory).announce(planned, engine.topology)
         context = engine.context(state, at, {})
         changed, self._correlation = correlate(said, self._correlation, context)
         if changed:
@@ -83,10 +91,10 @@ class Side:
             self.actions |= {record.request.id: record for record in taken}
 
 
-def _before(rows: pl.DataFrame, at: datetime) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _before(rows: pl.DataFrame, at: datetime, known_at: pl.Expr | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
     if rows.is_empty():
         return rows, rows
-    passed = rows["time"] < at
+    passed = rows.select(known_at=known_at if known_at is not None else pl.col("time"))["known_at"] < at
     return rows.filter(passed), rows.filter(~passed)
 
 

@@ -22,6 +22,7 @@ from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
 from detectors.stats.sorted_state import part
 from pipelines.engine import Batch, Engine, EngineState
+from pipelines.operations_holds import Holds
 from pipelines.recovery.recover import recover
 from pipelines.serve.lane import LaneArrival
 from pipelines.stream import Judged, Responder
@@ -170,9 +171,9 @@ class Ahead:
         for peek in peeks:
             peek.look(seen, arrivals, until)
             if not peek.findings.is_empty():
-                self._tell(seen, until, arrivals[-1].polled)
+                self._tell(seen, until, arrivals)
 
-    def _tell(self, seen: Seen, until: datetime, polled: float) -> None:
+    def _tell(self, seen: Seen, until: datetime, arrivals: list[LaneArrival]) -> None:
         known = seen.judged.state.correlation
         with self._telling:
             said = pl.concat([peek.findings for peek in (*self._swift, *self._beats)])
@@ -193,6 +194,7 @@ class Ahead:
             if not begun:
                 return
             responder = self.responder
+            self._announce(seen, arrivals)
             # as of the engine's watermark, so that the engine's own word about it counts as newer
             responder.operations.upsert_incidents(begun, at=seen.judged.state.now)
             recover(
@@ -200,9 +202,15 @@ class Ahead:
             )
             self.told.update({incident.id: Told(incident, until) for incident in begun})
             self.told_total += len(begun)
-            self.latencies_seconds.append(monotonic() - polled)
+            self.latencies_seconds.append(monotonic() - arrivals[-1].polled)
         for incident in begun:
             log.info("incident", id=incident.id, cause=incident.cause, roots=incident.roots[:3], ahead=True)
+
+    def _announce(self, seen: Seen, arrivals: list[LaneArrival]) -> None:
+        """A maintenance window that this lane has read holds before the engine comes to it."""
+        read = resolve(_joined(arrivals, ("maintenance",)), seen.judged.identities, seen.judged.said).tables
+        if "maintenance" in read:
+            Holds(self.responder.operations).announce(read["maintenance"], self.topology)
 
     def _confirm(self, judged: Judged) -> None:
         """Forget what the engine has told by now; close what it has passed without telling it."""

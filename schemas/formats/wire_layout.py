@@ -200,7 +200,10 @@ class _Lists:
         some = pieces[:: max(1, len(pieces) // 32)]
         if not self.is_text and 2 * len(set(some)) > len(some):
             values = self.decoder.decode(b"[" + b",".join(pieces) + b"]")
-            return values, [commas + 1 for commas in map(_COMMAS, pieces)]
+            counts = [commas + 1 for commas in map(_COMMAS, pieces)]
+            if len(values) != sum(counts):  # a list of nothing but blanks has no comma, and no value either
+                raise _Refused
+            return values, counts
         known = {piece: self.decoder.decode(b"[" + piece + b"]") for piece in set(pieces)}
         lists = [known[piece] for piece in pieces]
         return list(chain.from_iterable(lists)), list(map(len, lists))

@@ -126,6 +126,11 @@ def test_maintenance_that_is_over_excuses_nothing():
     assert judge(beats("n1", 0, 0, 10), 30, plans=[plan]).filter(code="dead").height == 1
 
 
+def test_a_window_announced_open_and_then_closed_excuses_nothing_after_its_end():
+    announced = [{"starts_at": 2, "ends_at": end, "kind": "node", "id": "n1"} for end in (None, 6)]
+    assert judge(beats("n1", 0, 0, 10), 30, plans=announced).filter(code="dead").height == 1
+
+
 def test_ranks_that_left_as_planned_are_forgotten():
     tables = {
         Heartbeat: rows(Heartbeat, *beats("n1", 0, 0, 10), *beats("n1", 1, 0, 10)),

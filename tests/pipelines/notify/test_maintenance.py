@@ -37,7 +37,7 @@ KINDS: dict[str, Any] = {"n1": "node", "n1/3": "gpu", "c1": "link", "pdu-0": "pd
 # Which windows take the root of each fault with them, by the wiring above.
 COVERS = {
     ("node", "n1"): {"n1", "n1/3", "c1"}, ("pdu", "pdu-0"): {"n1", "n1/3", "c1", "pdu-0"},
-    ("pod", "pod-0"): {"n1", "n1/3", "c1"}, ("switch", "leaf-0"): {"c1"}, ("node", "n5"): set(),
+    ("pod", "pod-0"): {"n1", "n1/3", "c1", "pdu-0"}, ("switch", "leaf-0"): {"c1"}, ("node", "n5"): set(),
     ("pdu", "pdu-3"): set(),
 }  # fmt: skip
 

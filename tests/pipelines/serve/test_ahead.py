@@ -104,6 +104,16 @@ def test_the_engine_says_the_same_later_under_the_same_id(bench: Bench) -> None:
     assert bench.ahead.withdrawn_total == 0
 
 
+def test_a_window_that_the_lane_has_read_holds_before_the_engine_comes_to_it(bench: Bench) -> None:
+    bench.judge(1)
+    plan = {"announced_at": at(5), "starts_at": at(5), "ends_at": at(900), "kind": "node", "id": "n00001"}
+    bench.hear(5, maintenance=rows("maintenance", plan))
+    bench.hear(40, gpu_event=fallen(40))
+    asked = Ledger(bench.operations).actions()
+    assert asked
+    assert {record.outcome for record in asked} == {"refused"}
+
+
 def test_it_is_told_once(bench: Bench) -> None:
     bench.judge(10)
     for seconds in (40, 41, 42):
