@@ -107,7 +107,7 @@ def test_a_message_of_nothing_but_nulls_is_refused_among_others_too() -> None:
 
 def test_a_list_of_blanks_alone_in_its_layout_is_read_as_alone() -> None:
     good, blank = b'{"time":1,"node":"n1","gpu":3}', b'{"time":1,"node":"n1","gpu":[ ]}'
-    assert_as_alone([*[good] * MESSAGES_MINIMUM, blank, good], GPU)
+    assert_as_alone([blank, *[good] * MESSAGES_MINIMUM], GPU)
 
 
 @settings(max_examples=40, deadline=None)
