@@ -55,7 +55,7 @@ class Side:
             self._jobs = pl.concat([self._jobs, accepted["job_event"]])
         if "maintenance" in accepted:
             self._windows = pl.concat([self._windows, accepted["maintenance"]])
-        at = state.began if self._at is None else self._at
+        at = self._skipped(state.began if self._at is None else self._at, state.now)
         while (following := EPOCH + ((at - EPOCH) // ROUND + 1) * ROUND) <= state.now:
             at = following
             self._round(at, engine, state)
@@ -71,13 +71,23 @@ class Side:
     def close(self) -> None:
         self.memory.close()
 
+    def _skipped(self, at: datetime, now: datetime) -> datetime:
+        """Until a first word nothing is to be decided, however long that takes: one row of 1970 is no reason to go
+        through fifty years.
+        """
+        if self.incidents or self._correlation.cases or self._correlation.held:
+            return at
+        said = (self._findings["time"], self._jobs["time"], _announced(self._windows))
+        first = min([now, *(each for each in map(pl.Series.min, said) if isinstance(each, datetime))])
+        return max(at, EPOCH + ((first - EPOCH) // ROUND) * ROUND)
+
     def _round(self, at: datetime, engine: Engine, state: EngineState) -> None:
         """What is known before `at`."""
-        said, self._findings = _before(self._findings, at)
-        told, self._jobs = _before(self._jobs, at)
+        said, self._findings = _before(self._findings, self._findings["time"], at)
+        told, self._jobs = _before(self._jobs, self._jobs["time"], at)
         if not told.is_empty():
             Jobs(self.memory).remember(told)
-        planned, self._windows = _before(self._windows, at, pl.coalesce("announced_at", "starts_at"))
+        planned, self._windows = _before(self._windows, _announced(self._windows), at)
         if not planned.is_empty():
             Holds(self.memory).announce(planned, engine.topology)
         context = engine.context(state, at, {})
@@ -91,11 +101,16 @@ class Side:
             self.actions |= {record.request.id: record for record in taken}
 
 
-def _before(rows: pl.DataFrame, at: datetime, known_at: pl.Expr | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _before(rows: pl.DataFrame, times: pl.Series, at: datetime) -> tuple[pl.DataFrame, pl.DataFrame]:
     if rows.is_empty():
         return rows, rows
-    passed = rows.select(known_at=known_at if known_at is not None else pl.col("time"))["known_at"] < at
+    passed = times < at
     return rows.filter(passed), rows.filter(~passed)
+
+
+def _announced(windows: pl.DataFrame) -> pl.Series:
+    """Since when each is known; where nobody says, since it began."""
+    return windows.select(pl.coalesce("announced_at", "starts_at")).to_series()
 
 
 def _slim(incident: Incident) -> Incident:
