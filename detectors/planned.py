@@ -19,20 +19,26 @@ DOMAINS = ("pdu", "cdu", "superblock", "pod", "rack")
 """Domains whose maintenance takes their nodes away. A switch or a cable does not: its hosts go on beating."""
 
 
-def windows(maintenance: pl.DataFrame) -> pl.DataFrame:
-    return maintenance.select("kind", "starts_at", "ends_at", entity="id").select(PLAN_COLUMNS.names())
+def with_windows(carried: pl.DataFrame, maintenance: pl.DataFrame) -> pl.DataFrame:
+    """The plans carried, and the windows that this batch tells of. What is announced later of a window (the same entity
+    from the same instant) takes the place of what was: it ends, lasts longer, or is cancelled by an end at its begin.
+    """
+    if maintenance.is_empty():
+        return carried
+    window = ["kind", "entity", "starts_at"]
+    told = maintenance.sort("announced_at", "ends_at", descending=[False, True], maintain_order=True).select(
+        "kind", "starts_at", "ends_at", entity="id"
+    ).select(PLAN_COLUMNS.names()).unique(window, keep="last", maintain_order=True)  # fmt: skip
+    lasting = told.filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > pl.col("starts_at")))
+    return pl.concat([carried.join(told, on=window, how="anti"), lasting])
 
 
 def new_plans(
     carried: pl.DataFrame, maintenance: pl.DataFrame, job_events: pl.DataFrame, grace: timedelta
 ) -> pl.DataFrame:
     """The plans carried, and those that this batch tells of; mostly none."""
-    told = [carried]
-    if not maintenance.is_empty():
-        told.append(windows(maintenance))
-    if not job_events.is_empty():
-        told.append(clean_ends(job_events, grace))
-    return pl.concat(told) if len(told) > 1 else carried
+    plans = with_windows(carried, maintenance)
+    return plans if job_events.is_empty() else pl.concat([plans, clean_ends(job_events, grace)])
 
 
 def clean_ends(job_events: pl.DataFrame, grace: timedelta) -> pl.DataFrame:
@@ -62,27 +68,17 @@ def stays(judged: pl.DataFrame, plans: pl.DataFrame) -> pl.Series:
     return rows.select(stays=pl.col("row_number").is_in(found.implode()))["stays"]
 
 
-def ended(plans: pl.DataFrame) -> pl.DataFrame:
-    """A window that was announced open yields to the word that it ends."""
-    is_open = plans["ends_at"].is_null()
-    if not is_open.any():
-        return plans
-    closed = plans.filter(~is_open)
-    return pl.concat([closed, plans.filter(is_open).join(closed, on=["kind", "entity", "starts_at"], how="anti")])
-
-
 def still_needed(plans: pl.DataFrame, now: datetime, limit: timedelta) -> pl.DataFrame:
     """The plans that a deadline at or after `now`, looking back by `limit`, can still touch."""
     if plans.is_empty():
         return plans
-    return ended(plans).filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > now - limit)).unique().sort(pl.all())
+    return plans.filter(pl.col("ends_at").is_null() | (pl.col("ends_at") > now - limit)).unique().sort(pl.all())
 
 
 def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """Plans over a domain become plans over the domain and each of its nodes."""
     if plans.is_empty():
         return plans
-    plans = ended(plans)
     wide = plans.filter(pl.col("kind").is_in(DOMAINS))
     nodes = [
         (topology.nodes_under(kind, entity), starts_at, ends_at)
@@ -98,7 +94,6 @@ def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
 
 def loops_in(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """cdu, starts_at, ends_at: plans over a loop, or over a superblock or pod that all nodes of the loop are in."""
-    plans = ended(plans)
     own = plans.filter(kind="cdu").select("starts_at", "ends_at", cdu="entity")
     found = [own]
     for kind in ("superblock", "pod"):

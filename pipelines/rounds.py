@@ -4,7 +4,7 @@ asks for the same, at the same times, in windows of any length.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import polars as pl
 
@@ -17,11 +17,11 @@ from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.recover import recover
 from pipelines.settings import Settings
+from pipelines.sources.windows import EPOCH
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 from schemas.tables import TABLE_BY_NAME, empty
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROUND = timedelta(seconds=10)
 """About as soon after a finding as a live stream decides."""
 AGAIN = timedelta(minutes=2)

@@ -9,8 +9,8 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, windows
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, with_windows
 from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, Floats, scan, toward, weight_of
 from schemas.columns import UTC_MICROSECONDS
@@ -75,9 +75,9 @@ class CoolantLeak:
     ) -> Detection:
         """Findings on CDUs: coolant_leak."""
         if all(tables[schema].is_empty() for schema in self.reads) and not state["plan"].any():
-            return Detection(ordered(), state)
+            return Detection(NO_FINDINGS, state)
         quantities = ("leak_state", "level_percent", "supply_celsius", "return_pressure_kpa", "supply_pressure_kpa")
-        plans = pl.concat([state.filter("plan").select(PLAN_COLUMNS.names()), windows(tables[Maintenance])])
+        plans = with_windows(state.filter("plan").select(PLAN_COLUMNS.names()), tables[Maintenance])
         state = state.filter(~pl.col("plan"))
         told = tables[CoolantLoop].filter(pl.any_horizontal(pl.col(quantities).is_not_null()))
         wet = pl.col("leak_state").replace_strict(

@@ -9,12 +9,12 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.coolant.loop_state import fitted, level_of, run_start, stored
 from detectors.coolant.plate_watch import WATCH_COLUMNS, Limits, follow
 from detectors.coolant.time_left import GPU_WATTS, SHUTDOWN_CELSIUS, THROTTLE_CELSIUS
 from detectors.levels import LEVEL_COLUMNS, levels
-from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, windows
+from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, with_windows
 from detectors.silence import intervals, seconds
 from detectors.stats.scan import Arrays, scan, toward, weight_of
 from schemas.columns import UTC_MICROSECONDS
@@ -99,10 +99,8 @@ class PumpFailure:
     ) -> Detection:
         """Findings on CDUs: coolant_pump_failure."""
         if all(tables[schema].is_empty() for schema in self.reads) and not state["pump"].null_count():
-            return Detection(ordered(), state)
-        plans = pl.concat([
-            state.filter(pl.col("pump").is_null()).select(PLAN_COLUMNS.names()), windows(tables[Maintenance])
-        ])  # fmt: skip
+            return Detection(NO_FINDINGS, state)
+        plans = with_windows(state.filter(pl.col("pump").is_null()).select(PLAN_COLUMNS.names()), tables[Maintenance])
         pumps, pump_state = self._pumps(tables[CoolantPump], state.filter(pl.col("pump") != NO_PUMP))
         loops_before = state.filter(pl.col("pump") == NO_PUMP)
         loops, loop_memory = self._loops(tables[CoolantLoop], loops_before)

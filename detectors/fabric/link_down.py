@@ -11,7 +11,7 @@ import polars as pl
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.port_samples import ordered_ports
 from detectors.levels import LEVEL_COLUMNS, levels
-from detectors.planned import PLAN_COLUMNS, forgiven_links, spread, still_needed, windows
+from detectors.planned import PLAN_COLUMNS, forgiven_links, spread, still_needed, with_windows
 from detectors.stats.adjacent import begins, ends, within
 from detectors.stats.sorted_state import beside, located, with_rows
 from schemas.columns import UTC_MICROSECONDS
@@ -64,7 +64,7 @@ class LinkDown:
         silent_seconds = self.silent_intervals * context.intervals_seconds.get("fabric_port", 30.0)
         grace = timedelta(seconds=self.down_seconds)
         planned, known = state.filter(pl.col("plan_kind").is_not_null()), state.filter(pl.col("plan_kind").is_null())
-        plans = pl.concat([planned.select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
+        plans = with_windows(planned.select(PLAN.keys()).rename(PLAN), tables[Maintenance])
         lasting = still_needed(plans, context.now, grace).rename({name: column for column, name in PLAN.items()})
         said = context.once(ordered_ports, tables[FabricPort]).filter(pl.col("state").is_not_null())
         if said.is_empty() and lasting.equals(planned.select(PLAN.keys())):

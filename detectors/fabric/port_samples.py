@@ -46,7 +46,7 @@ def held(before: Floats, now: Floats) -> Floats:
 
 
 def bits_since(sample: Arrays, gigabits: float) -> Floats:
-    """Bits that a port has moved room for since the sample before. gigabits: of a port that does not tell its rate."""
+    """Bits that a port can have moved since the sample before. gigabits: its rate where it does not tell one."""
     rate = np.where(np.isnan(sample["gigabits"]), gigabits, sample["gigabits"])
     return rate * 1e9 * sample["elapsed_seconds"]
 

@@ -12,7 +12,7 @@ from detectors.contract import Context, Detection, evidence, findings_frame, ord
 from detectors.fabric.lanes import with_link, with_port
 from detectors.fabric.port_samples import ordered_ports
 from detectors.levels import LEVEL_COLUMNS, levels
-from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
+from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, with_windows
 from detectors.silence import intervals
 from detectors.stats import adjacent
 from detectors.stats.sorted_state import part, places, with_rows
@@ -72,7 +72,7 @@ class SwitchLost:
         rows = context.once(ordered_ports, tables[FabricPort]).filter(pl.col("state").is_not_null()).select(
             "entity", said_at="time", down=pl.col("state") == "down", down_since=pl.lit(None, UTC_MICROSECONDS)
         )  # fmt: skip
-        plans = pl.concat([part(state, "row", "plan").select(PLAN.keys()).rename(PLAN), windows(tables[Maintenance])])
+        plans = with_windows(part(state, "row", "plan").select(PLAN.keys()).rename(PLAN), tables[Maintenance])
         level = part(state, "row", "level").select(LEVEL.keys()).rename({name: name[6:] for name in LEVEL})
         down = pl.concat([known.filter("down")["entity"], rows.filter("down")["entity"]]).unique()
         heard = with_rows(known, rows.filter(adjacent.ends()))

@@ -9,7 +9,7 @@ import polars as pl
 
 from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.heard import BY_GPU, BY_NODE, heard, rows_of
-from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
+from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, with_windows
 from detectors.silence import heard_alone, intervals, returned, seconds, silences
 from detectors.stats.sorted_state import located, part
 from schemas.columns import UTC_MICROSECONDS
@@ -61,7 +61,7 @@ class GpuAbsent:
         interval, rows = context.intervals_seconds["gpu"], tables[Gpu]
         limit = max(intervals(self.missed_intervals, interval), timedelta(seconds=self.minimum_seconds))
         carried = part(state, "row", PLAN)[PLAN_COLUMNS.names()]
-        plans = carried if tables[Maintenance].is_empty() else pl.concat([carried, windows(tables[Maintenance])])
+        plans = with_windows(carried, tables[Maintenance])
         nodes_before = part(state, "row", NODE)["id", "time", "since"]
         gaps, slots_after = silences(
             heard(context, rows, BY_GPU).with_columns(told=pl.lit(value=False)),

@@ -12,7 +12,7 @@ import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.heard import heard, rows_of
-from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, windows
+from detectors.planned import PLAN_COLUMNS, forgiven, spread, still_needed, with_windows
 from detectors.silence import seconds, silences
 from detectors.stats.sorted_state import part
 from schemas.columns import UTC_MICROSECONDS
@@ -72,7 +72,7 @@ class StaleTelemetry:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         carried = state.filter(pl.col("table").is_null()).select(PLAN_COLUMNS.names())
-        plans = pl.concat([carried, windows(tables[Maintenance])])
+        plans = with_windows(carried, tables[Maintenance])
         spread_plans = spread(plans, context.topology)
         limits = {table.name: self._limit(table, context) for table in IN_ORDER}
         before = state.filter(pl.col("table").is_not_null())
