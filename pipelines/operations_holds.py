@@ -26,7 +26,9 @@ OPEN_END = datetime(9999, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Hold:
-    """starts_at <= time < ends_at. target: a node, GPU, port, link, switch, or a whole CDU, PDU, superblock or pod."""
+    """starts_at <= time < ends_at. target: a node, GPU, port, link, switch, or a whole CDU, PDU, superblock or pod.
+    announced_at, window: of one that is part of a maintenance window, and the entity of that.
+    """
 
     id: str
     target: str
@@ -34,6 +36,8 @@ class Hold:
     ends_at: datetime
     by: str
     comment: str
+    announced_at: datetime | None = None
+    window: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,22 +58,28 @@ class Holds:
         return made
 
     def announce(self, windows: pl.DataFrame, topology: Topology) -> None:
-        """Rows of table maintenance. What is said later of a window from the same instant takes its place."""
+        """Rows of table maintenance. What is announced later of a window from the same instant takes its place, in
+        whatever order both are read; of two announced at once the earlier end holds.
+        """
         rows = [
             {
                 "id": content_id("hold", target, window["starts_at"], MAINTENANCE), "target": target,
                 "starts_at": window["starts_at"], "ends_at": window["ends_at"] or OPEN_END, "by": MAINTENANCE,
-                "comment": window["reason"] or "",
+                "comment": window["reason"] or "", "announced_at": window["announced_at"] or window["starts_at"],
+                "window": window["id"],
             }
-            for window in windows.sort("announced_at", maintain_order=True).iter_rows(named=True)
+            for window in windows.iter_rows(named=True)
             for target in covered(window["kind"], window["id"], topology)
         ]  # fmt: skip
         if not rows:
             return
         with self.store.writing() as connection:
             insert = insert_into(connection, HOLDS)
-            changed = {name: insert.excluded[name] for name in ("ends_at", "comment")}
-            connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed), rows)
+            new, known = insert.excluded, HOLDS.c
+            changed = {name: new[name] for name in ("ends_at", "comment", "announced_at", "window")}
+            at_once = (new.announced_at == known.announced_at) & (new.ends_at < known.ends_at)
+            newer = known.announced_at.is_(None) | (new.announced_at > known.announced_at) | at_once
+            connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed, where=newer), rows)
 
     def windows(self, since: datetime, until: datetime) -> tuple[Hold, ...]:
         """Maintenance that has begun by `until` and was in force at `since` or later."""
@@ -84,8 +94,11 @@ class Holds:
         return tuple(Hold(**row) for row in rows)
 
     def release(self, target: str, at: datetime) -> int:
-        """Let every hold on the target end now; how many there were. Raises NotFound when there was none."""
-        ending = sa.update(HOLDS).where(HOLDS.c.target == target, HOLDS.c.ends_at > at).values(ends_at=at)
+        """Let every hold on the target end now, of a maintenance window with all that it covers; how many there were.
+        Raises NotFound when there was none.
+        """
+        named = (HOLDS.c.target == target) | (HOLDS.c.window == target)
+        ending = sa.update(HOLDS).where(named, HOLDS.c.ends_at > at).values(ends_at=at)
         with self.store.writing() as connection:
             released = connection.execute(ending).rowcount
         if not released:

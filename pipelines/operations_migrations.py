@@ -35,6 +35,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE verdicts (incident TEXT NOT NULL REFERENCES incidents (id), at BIGINT NOT NULL,
         "by" TEXT NOT NULL, is_true BOOLEAN NOT NULL, why TEXT NOT NULL, PRIMARY KEY (incident, at, "by"))""",
     ),
+    (
+        "ALTER TABLE holds ADD COLUMN announced_at BIGINT",
+        'ALTER TABLE holds ADD COLUMN "window" TEXT',
+    ),
 )
 
 

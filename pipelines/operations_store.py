@@ -161,9 +161,9 @@ class OperationsStore:
             self._insert_new(connection, SILENCES, [vars(silence)])
         return silence
 
-    def silences(self, at: datetime) -> tuple[Silence, ...]:
-        """Those in force at this time: starts_at <= at < ends_at."""
-        wanted = sa.select(SILENCES).where(SILENCES.c.starts_at <= at, SILENCES.c.ends_at > at)
+    def silences(self, at: datetime, since: datetime | None = None) -> tuple[Silence, ...]:
+        """Those in force at this time: starts_at <= at < ends_at; with `since` those too that have ended after it."""
+        wanted = sa.select(SILENCES).where(SILENCES.c.starts_at <= at, SILENCES.c.ends_at > (since or at))
         with self.reading() as connection:
             rows = connection.execute(wanted.order_by(SILENCES.c.ends_at, SILENCES.c.id)).mappings().all()
         return tuple(Silence(**{**row, "matchers": tuple(map(tuple, row["matchers"]))}) for row in rows)

@@ -170,6 +170,8 @@ HOLDS = sa.Table(
     sa.Column("ends_at", UtcTime, nullable=False, index=True),
     sa.Column("by", sa.Text, nullable=False),
     sa.Column("comment", sa.Text, nullable=False),
+    sa.Column("announced_at", UtcTime, comment="of a maintenance window"),
+    sa.Column("window", sa.Text, comment="the entity of the maintenance window that covers the target"),
 )  # fmt: skip
 
 JOBS = sa.Table(

@@ -57,5 +57,6 @@ def release(target: Target, settings: SettingsFile = None, as_json: AsJson = Fal
     if as_json:
         print_json({"target": target, "released": released})
     else:
-        console().print(f"{target} is no longer held")
+        others = f", nor is what its window covered ({released - 1} more)" if released > 1 else ""
+        console().print(f"{target} is no longer held{others}")
     return 0

@@ -40,8 +40,10 @@ def deliver(
     told, troubles = 0, list[str]()
     since = now - timedelta(seconds=settings.old_seconds)
     ledger = Ledger(store)
-    muted, unmuted = quiet(store, since, now)
-    fresh = (*store.incidents(since=since, limit=None), *_unmuted(store, unmuted, since))
+    old = [one for one in store.incidents(states=TOLD_STATES[:-1], limit=None) if one.detected_at < since]
+    muted, unmuted = quiet(store, old, now)
+    # However long ago a window or silence has ended, nobody could be told of these.
+    fresh = (*store.incidents(since=since, limit=None), *(one for one in old if unmuted.mutes(one)))
     for receiver in receivers:
         known = _known(store, receiver.name)
         lasting = {name for name, (_, _, over) in known.items() if not over} - {one.id for one in fresh}
@@ -85,14 +87,6 @@ def _is_due(  # noqa: PLR0913, PLR0917 - one question about one incident, one re
         return False
     resend = receiver.resends and not over and now - known[1] >= timedelta(seconds=settings.resend_seconds)
     return known[0] != said or resend
-
-
-def _unmuted(store: OperationsStore, unmuted: Quiet, since: datetime) -> tuple[Incident, ...]:
-    """Older ones that still last and of which nobody could be told until now."""
-    if not unmuted.silences and not unmuted.covered:
-        return ()
-    lasting = store.incidents(states=TOLD_STATES[:-1], limit=None)
-    return tuple(one for one in lasting if one.detected_at < since and unmuted.mutes(one))
 
 
 def _known(store: OperationsStore, receiver: str) -> dict[str, tuple[str, datetime, bool]]:

@@ -59,6 +59,16 @@ def test_a_window_that_starts_before_one_already_announced_is_not_late(second: i
     assert [step.accepted["maintenance"].height for step in made] == [1, 1, 0]
 
 
+def test_another_end_of_a_window_that_was_announced_is_no_repeat() -> None:
+    def window(announced: float, ends: float) -> pl.DataFrame:
+        said = {"announced_at": at(announced), "starts_at": at(9), "ends_at": at(ends), "kind": "cdu", "id": "c0"}
+        return rows("maintenance", [said])
+
+    told = (window(0, 60), window(1, 90), window(2, 9), window(2, 9))
+    made = steps(engine(), *(batch(number, maintenance=one) for number, one in enumerate(told, 1)))
+    assert [step.accepted["maintenance"].height for step in made] == [1, 1, 1, 0]
+
+
 def test_lateness_is_judged_for_each_source_by_itself() -> None:
     made = steps(engine(), batch(0, gpu=gpu_rows(gpu_row(100), gpu_row(2, node="n00001"))))
     assert late(made).is_empty()

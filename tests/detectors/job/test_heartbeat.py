@@ -131,6 +131,15 @@ def test_a_window_announced_open_and_then_closed_excuses_nothing_after_its_end()
     assert judge(beats("n1", 0, 0, 10), 30, plans=announced).filter(code="dead").height == 1
 
 
+@pytest.mark.parametrize(("first", "last", "lost"), [(60, 6, 1), (6, 60, 0), (60, 2, 1)])
+def test_of_a_window_what_was_announced_last_holds(first, last, lost):
+    told = [
+        {"announced_at": second, "starts_at": 2, "ends_at": end, "kind": "node", "id": "n1"}
+        for second, end in ((0, first), (1, last))
+    ]
+    assert judge(beats("n1", 0, 0, 10), 30, plans=told).filter(code="dead").height == lost
+
+
 def test_ranks_that_left_as_planned_are_forgotten():
     tables = {
         Heartbeat: rows(Heartbeat, *beats("n1", 0, 0, 10), *beats("n1", 1, 0, 10)),

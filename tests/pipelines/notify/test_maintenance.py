@@ -124,6 +124,38 @@ def test_a_window_without_an_end_lasts_until_one_is_announced() -> None:
     assert play("n1", 0, 3 * STEP, open_ended, ended).paged == [STEP]
 
 
+@pytest.mark.parametrize("read", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("second", "ends"), [(STEP, STEP), (3 * STEP, 3 * STEP), (0, 0)])
+def test_what_is_announced_last_holds_in_whatever_order_it_is_read(
+    read: tuple[int, int], second: int, ends: int
+) -> None:
+    told = (announced("node", "n1", 0, 2 * STEP), announced("node", "n1", 0, second, told=-50))
+    assert play("n1", 0, 5 * STEP, *(told[number] for number in read)).paged == [ends]
+
+
+def test_an_end_announced_long_after_it_brings_the_page_that_nobody_could_get() -> None:
+    store, witness = OperationsStore.open(":memory:"), Witness()
+    store.upsert_incidents(
+        [incident(id="inc-1", cause="node_lost", root_kind="node", roots=("n1",), detected_at=at(0))], at(0)
+    )
+    for second, ends in ((1, None), (4 * EXPIRES_SECONDS, 60)):
+        Holds(store).announce(announced("node", "n1", 0, ends, told=second), TOPOLOGY)
+        witness.second = second
+        deliver(store, [witness], NotifySettings(old_seconds=EXPIRES_SECONDS), at(second))
+    store.close()
+    assert witness.paged == [4 * EXPIRES_SECONDS]
+
+
+def test_releasing_a_window_frees_all_that_it_covers_and_its_being_told_again_holds_nothing() -> None:
+    store, window = OperationsStore.open(":memory:"), announced("pdu", "pdu-0", 0, 3600)
+    Holds(store).announce(window, TOPOLOGY)
+    assert {one.target for one in Holds(store).in_force(at(10))} == {"pdu-0", "n0", "n1", "c0", "c1"}
+    assert Holds(store).release("pdu-0", at(20)) == 5
+    Holds(store).announce(window, TOPOLOGY)
+    assert Holds(store).in_force(at(30)) == ()
+    store.close()
+
+
 def test_an_incident_that_is_only_partly_under_a_window_is_told() -> None:
     store, witness = OperationsStore.open(":memory:"), Witness()
     Holds(store).announce(announced("node", "n1", 0, 60), TOPOLOGY)
