@@ -4,7 +4,7 @@ CHECKS is the order in which they are asked; the first refusal is the one record
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil
 
@@ -14,6 +14,8 @@ from pipelines.recovery.kinds import DISRUPTIVE, PAPER, RESETS, RETURNS, TRUST_T
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest
 from schemas.topology import DOMAIN_COLUMNS, node_of
+
+URGENT = frozenset({"coolant_pump_failure", "power_domain_lost"})  # causes whose deadline outweighs the two-person rule
 
 
 class Refusal(StrEnum):
@@ -109,7 +111,24 @@ def _telemetry_degraded(request: ActionRequest, facts: CertainFacts, _: Recovery
     return f"telemetry of {blind[0]!r} is not to be trusted now" if blind else None
 
 
+def deadline_of(request: ActionRequest) -> datetime | None:
+    """When this can no longer wait for people: only the time that is left to a lost pump or power domain is one."""
+    said = request.parameters.get("deadline_at")
+    return None if said is None or request.parameters.get("cause") not in URGENT else datetime.fromisoformat(said)
+
+
+def is_last_chance(request: ActionRequest, now: datetime) -> bool:
+    """Whether a last resort would come too late if it waited for anything more."""
+    deadline = deadline_of(request)
+    return bool(request.parameters.get("last_resort")) and deadline is not None and deadline <= now
+
+
 def _earlier_step(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
+    return None if is_last_chance(request, facts.now) else earlier_not_done(request, facts)
+
+
+def earlier_not_done(request: ActionRequest, facts: CertainFacts) -> str | None:
+    """How the step stands that this one waits for; None when it is done."""
     after = request.parameters.get("after")
     if after is None:
         return None
@@ -124,6 +143,11 @@ def _earlier_step(request: ActionRequest, facts: CertainFacts, _: RecoverySettin
 
 
 def _cooldown(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> str | None:
+    """Of an entity. What is asked of the cluster is for the sake of other entities each time: a power domain's
+    checkpoint does not wait because a loop's was a moment ago.
+    """
+    if request.parameters.get("target_kind") == "cluster":
+        return None
     last = facts.history.last_at(request.kind, request.target, facts.mode)
     if last is None or request.kind in RETURNS | PAPER:
         return None

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipelines.recovery.checks import CHECKS, Refusal
-from pipelines.recovery.facts import Approval, CertainFacts, Facts, certain
+from pipelines.recovery.checks import CHECKS, Refusal, deadline_of, earlier_not_done, is_last_chance
+from pipelines.recovery.facts import CertainFacts, Facts, certain
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest, Mode, Outcome
-
-URGENT = frozenset({"coolant_pump_failure", "power_domain_lost"})  # causes whose deadline outweighs the two-person rule
 
 
 @dataclass(frozen=True)
@@ -42,22 +40,18 @@ def decide(request: ActionRequest, facts: Facts, settings: RecoverySettings) -> 
     if due is not None and facts.now < due:
         return Decision(mode, "scheduled", f"at {due:%H:%M:%S}, if it lasts until then: {request.reason}")
     if mode == "dry-run":
-        return Decision(mode, "dry-run", f"would be done: {request.reason}")
-    return _approved(request, known.approvals.get(request.id, ()), settings, facts.now)
+        return Decision(mode, "dry-run", f"would be done{_conditions(request, settings)}: {request.reason}")
+    return _approved(request, known, settings)
 
 
 def mode_for(request: ActionRequest, settings: RecoverySettings) -> Mode:
     return settings.mode_of(request.kind, request.parameters.get("detectors", ()))
 
 
-def deadline_of(request: ActionRequest) -> datetime | None:
-    """When this can no longer wait for people: only the time that is left to a lost pump or power domain is one."""
-    said = request.parameters.get("deadline_at")
-    return None if said is None or request.parameters.get("cause") not in URGENT else datetime.fromisoformat(said)
-
-
 def _due_at(request: ActionRequest, facts: CertainFacts) -> datetime | None:
-    """The earlier step gets its time to work. The checks have made sure that it is done."""
+    """The earlier step gets its time to work. The checks have made sure that it is done, or that nothing can wait."""
+    if is_last_chance(request, facts.now):
+        return None
     earlier = facts.known.get(str(request.parameters.get("after")))
     settle = request.parameters.get("settle_seconds")
     return None if earlier is None or settle is None else earlier.at + timedelta(seconds=settle)
@@ -67,10 +61,21 @@ def _refused(mode: Mode, refusal: Refusal, why: str, *, trips_breaker: bool = Fa
     return Decision(mode, "refused", f"{refusal}: {why}", refusal, trips_breaker)
 
 
-def _approved(
-    request: ActionRequest, said: tuple[Approval, ...], settings: RecoverySettings, now: datetime
-) -> Decision:
+def _conditions(request: ActionRequest, settings: RecoverySettings) -> str:
+    """What else it would wait for, if it were to be carried out."""
+    needed = settings.approvals.get(request.kind, 0)
+    if not needed:
+        return ""
+    deadline = deadline_of(request)
+    alone = "" if deadline is None else f", or without them at {deadline:%H:%M:%S}"
+    return f" once {needed} people approve{alone}"
+
+
+def _approved(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> Decision:
     """One objection is enough, deadline or not; the same person twice is one person."""
+    said, now, reason = facts.approvals.get(request.id, ()), facts.now, request.reason
+    if is_last_chance(request, now) and (missing := earlier_not_done(request, facts)) is not None:
+        reason = f"{reason}; {missing}, and what was not saved is lost either way"
     rejected = [approval.by for approval in said if approval.verdict == "rejected"]
     if rejected:
         return Decision("enforce", "rejected", f"rejected by {rejected[0]}")
@@ -83,5 +88,5 @@ def _approved(
             return Decision("enforce", "waiting_approval", so_far)
         if now < deadline:
             return Decision("enforce", "waiting_approval", f"{so_far}; done without them at {deadline:%H:%M:%S}")
-        return Decision("enforce", "pending", f"{so_far}, and its deadline has come: {request.reason}")
-    return Decision("enforce", "pending", request.reason)
+        return Decision("enforce", "pending", f"{so_far}, and its deadline has come: {reason}")
+    return Decision("enforce", "pending", reason)

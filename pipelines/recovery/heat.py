@@ -10,7 +10,8 @@ from typing import Any
 from detectors.coolant import time_left
 
 COOLANT_KILOGRAMS_PER_LITER, COOLANT_JOULES_PER_KILOGRAM_KELVIN = 1.015, 3930.0
-STAGE_SECONDS = 2.0  # a stage of a shutdown, its checkpoint included (ours)
+STAGE_SECONDS = 2.0  # a stage of a shutdown (ours)
+CHECKPOINT_SECONDS = 20.0  # of the whole cluster, before the first stage (ours; the closed loop assumes the same)
 
 
 def seconds_to_shutdown(values: Mapping[str, Any]) -> float | None:

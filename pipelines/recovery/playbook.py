@@ -1,9 +1,10 @@
 """The playbook: for each cause the phases of its recovery, in order. One reads it top to bottom.
 
 A step with `after` is not taken before that one is done on the same place (a node is not rebooted under a job that
-was not drained). within_seconds is the phase's deadline, counted from the end of the phase it waits for, or from
-detection; it is shown with the incident, and a phase that misses it goes to a person. A step with settle_seconds
-gives the one before it that long to help, and is taken only if the incident lasts.
+was not drained); a last resort goes ahead without it when its deadline has come. within_seconds is the phase's
+deadline, counted from the end of the phase it waits for, or from detection; it is shown with the incident, and a phase
+that misses it goes to a person. A step with settle_seconds gives the one before it that long to help, and is taken
+only if the incident lasts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -102,9 +103,10 @@ PLAYBOOK: dict[str, tuple[Step, ...]] = {
     "coolant_pump_failure": (
         Step("raise_flow", "root", "the other pump takes over the flow", within_seconds=5),
         CAP,
+        Step("global_checkpoint", "cluster", "what the loop's GPUs hold is saved before they are shut down"),
         Step(
-            "staged_shutdown", "root", "last resort before the hardware stops by itself", after="cap_power",
-            parameters={"last_resort": True, "after_checkpoint": True}, settle_seconds=5,
+            "staged_shutdown", "root", "last resort before the hardware stops by itself", after="global_checkpoint",
+            parameters={"last_resort": True}, settle_seconds=5,
         ),
         ticket("coolant pump failed: repair or exchange it"),
     ),

@@ -8,7 +8,13 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from pipelines.recovery.heat import STAGE_SECONDS, flow_liters_per_minute, seconds_to_shutdown, stages
+from pipelines.recovery.heat import (
+    CHECKPOINT_SECONDS,
+    STAGE_SECONDS,
+    flow_liters_per_minute,
+    seconds_to_shutdown,
+    stages,
+)
 from pipelines.recovery.playbook import PLAYBOOK, UNWRITTEN, Step, ticket
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest, action_id
@@ -53,7 +59,7 @@ def _request(step: Step, incident: Incident, place: Target, cluster: str) -> Act
         carried["evidence"] = list(incident.evidence[:TICKET_EVIDENCE])
     if step.after is not None:
         # What is done to a GPU waits for what was done to its node, and the other way round.
-        before = node_of(target) if step.after == "drain_node" else target
+        before = {"drain_node": node_of(target), "global_checkpoint": cluster}.get(step.after, target)
         if step.kind == "drain_node":
             before = next(root for root in incident.roots if node_of(root) == target)
         carried["after"] = action_id(incident.id, step.after, before)
@@ -71,7 +77,8 @@ def _targets(step: Step, incident: Incident, topology: Topology, settings: Recov
         case "cluster":
             short = _short_nodes(incident, topology)
             if not step.if_short:
-                yield "cluster", topology.name, {"roots": list(incident.roots), **_urgency(step, incident, settings)}
+                urgency = _urgency(step, incident, topology, settings)
+                yield "cluster", topology.name, {"roots": list(incident.roots), **urgency}
             elif short > 0:
                 yield "cluster", topology.name, {"nodes": short, "roots": list(incident.roots)}
         case "nodes":
@@ -92,10 +99,17 @@ def _calls_for(step: Step, root: str, incident: Incident) -> bool:
     return (not step.if_code or bool(codes & step.if_code)) and not codes & step.unless_code
 
 
-def _urgency(step: Step, incident: Incident, settings: RecoverySettings) -> dict[str, Any]:
-    if step.kind != "global_checkpoint" or incident.cause != "power_domain_lost":
+def _urgency(step: Step, incident: Incident, topology: Topology, settings: RecoverySettings) -> dict[str, Any]:
+    """How long a checkpoint may wait for people: until it would come too late."""
+    if step.kind != "global_checkpoint":
         return {}
-    return {"deadline_at": _at(incident.detected_at, settings.power_deadline_seconds)}
+    if incident.cause == "power_domain_lost":
+        return {"deadline_at": _at(incident.detected_at, settings.power_deadline_seconds)}
+    begins = [_shutdown_begins(root, incident, _stages(root, incident, topology)) for root in incident.roots]
+    soonest = min((seconds for seconds in begins if seconds is not None), default=None)
+    if soonest is None:
+        return {}
+    return {"deadline_at": _at(incident.detected_at, max(0.0, soonest - CHECKPOINT_SECONDS))}
 
 
 def _own(step: Step, root: str, incident: Incident, topology: Topology) -> dict[str, Any]:
@@ -117,14 +131,23 @@ def _own(step: Step, root: str, incident: Incident, topology: Topology) -> dict[
 
 def _shutdown(root: str, incident: Incident, topology: Topology) -> dict[str, Any]:
     """Stages of whole nodes, and the last moment at which to begin so that the last one ends before the hardware."""
-    in_turn = stages(topology.gpus_under(incident.root_kind, root), 100, topology.gpus_per_node)
-    left = seconds_to_shutdown(_values(root, incident))
+    in_turn = _stages(root, incident, topology)
     parameters: dict[str, Any] = {"stages": [list(stage) for stage in in_turn]}
-    if left is not None:
-        begin = max(0.0, left - STAGE_SECONDS * len(in_turn))
+    left, begins = seconds_to_shutdown(_values(root, incident)), _shutdown_begins(root, incident, in_turn)
+    if left is not None and begins is not None:
         parameters["seconds_to_shutdown"] = round(left, 1)
-        parameters["deadline_at"] = _at(incident.detected_at, begin)
+        parameters["deadline_at"] = _at(incident.detected_at, begins)
     return parameters
+
+
+def _stages(root: str, incident: Incident, topology: Topology) -> tuple[tuple[str, ...], ...]:
+    return stages(topology.gpus_under(incident.root_kind, root), 100, topology.gpus_per_node)
+
+
+def _shutdown_begins(root: str, incident: Incident, in_turn: tuple[tuple[str, ...], ...]) -> float | None:
+    """Seconds after detection; None where the hardware will not stop by itself."""
+    left = seconds_to_shutdown(_values(root, incident))
+    return None if left is None else max(0.0, left - STAGE_SECONDS * len(in_turn))
 
 
 def _values(root: str, incident: Incident) -> dict[str, Any]:

@@ -132,6 +132,11 @@ def check(effects: list[tuple[datetime, ActionRequest]], topology: Topology) -> 
         for one in resets:
             same = [other for other in resets if other.target in (one.target, node_of(one.target))]
             assert len(same) <= 2
+        if request.kind == "staged_shutdown":  # nothing is lost: a checkpoint first, or no time left for one
+            saved = any(
+                (one.kind, one.incident) == ("global_checkpoint", request.incident) for _, one in effects[:number]
+            )
+            assert saved or at >= datetime.fromisoformat(request.parameters["deadline_at"])
         if request.kind in TWO_PEOPLE:  # one person alone never suffices before the deadline
             assert request.parameters["cause"] in ("coolant_pump_failure", "power_domain_lost")
             assert at >= datetime.fromisoformat(request.parameters["deadline_at"])

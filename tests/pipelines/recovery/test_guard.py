@@ -58,6 +58,16 @@ def test_a_kind_cools_down_per_target_even_when_the_clock_steps_back(
     assert decide(ask("drain_node", "n00002"), given_facts, ENFORCE).refusal is None
 
 
+@pytest.mark.parametrize("kind", ["global_checkpoint", "reclaim_gpus"])
+def test_what_is_asked_of_the_cluster_for_one_incident_does_not_keep_another_from_it(
+    topology: Topology, kind: str
+) -> None:
+    asked = ask(kind, "test", "cluster")
+    given_facts = facts(topology, done(asked), now=later(60), executors=KINDS | {"global_checkpoint", "reclaim_gpus"})
+    again = replace(asked, id="act-other", incident="inc-2", requested_at=later(60))
+    assert decide(again, given_facts, ENFORCE).outcome == "pending"
+
+
 def test_a_third_reset_within_seven_days_is_refused_whatever_resets_it(topology: Topology) -> None:
     day = 86400
     first, second = ask("reboot_node", "n00001"), ask("reset_port", "n00001")

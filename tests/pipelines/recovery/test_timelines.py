@@ -19,7 +19,7 @@ from pipelines.settings import Settings
 from pipelines.sources.choose import scenario_source
 from replay.scenario import load_scenario
 from replay.simulate import topology_of
-from schemas.action import ActionKind, ActionRequest
+from schemas.action import ActionKind, ActionRecord, ActionRequest
 from schemas.incident import Incident
 from schemas.topology import Topology
 
@@ -49,14 +49,15 @@ class Between:
 
 @dataclass
 class Clocked:
-    """Carries out everything at the second that is being played."""
+    """Carries out everything at the second that is being played, but what fails."""
 
     second: int = 0
     told: list[tuple[int, str]] = field(default_factory=list)
+    failing: tuple[str, ...] = ()
 
     def apply(self, request: ActionRequest) -> ActionOutcome:
         self.told.append((self.second, request.kind))
-        return ActionOutcome(done=True)
+        return ActionOutcome(done=request.kind not in self.failing)
 
     def outcome_of(self, request_id: str) -> None:
         return None
@@ -68,13 +69,27 @@ def play(
     """Second by second from detection; from over_at on the incident is resolved."""
     plant = Clocked()
     for second in range(until + 1):
-        plant.second, now = second, one.detected_at + timedelta(seconds=second)
         over = over_at is not None and second >= over_at
         stands = (
             replace(one, state="resolved", ends_at=one.detected_at + timedelta(seconds=over_at or 0)) if over else one
         )
-        recover([stands], topology, store, ENFORCE, dict.fromkeys(get_args(ActionKind), plant), now)
+        at_second(second, stands, topology, store, plant)
     return plant.told
+
+
+def at_second(second: int, one: Incident, topology: Topology, store: OperationsStore, plant: Clocked) -> None:
+    plant.second, now = second, one.detected_at + timedelta(seconds=second)
+    recover([one], topology, store, ENFORCE, dict.fromkeys(get_args(ActionKind), plant), now)
+
+
+def of_kind(store: OperationsStore, kind: str) -> ActionRecord:
+    (record,) = (one for one in Ledger(store).actions(limit=None) if one.request.kind == kind)
+    return record
+
+
+def approve(store: OperationsStore, kind: str) -> None:
+    for person in ("ann", "bob"):
+        Ledger(store).answer(of_kind(store, kind).request.id, person, "", T0, verdict="approved")
 
 
 def expect(told: Sequence[tuple[int, str]], *wanted: At | Between) -> None:
@@ -120,7 +135,7 @@ def test_a_gpu_that_flow_has_cooled_is_neither_capped_nor_drained(
     }
 
 
-DEAD_LOOP = {
+DEAD_LOOP: dict[str, Any] = {
     "detector": "coolant.pump_failure", "cause": "coolant_pump_failure", "entity": "cdu-0",
     "values": {"flow_liters_per_minute": 2.0, "normal_flow_liters_per_minute": 100.0, "seconds_to_shutdown": 21.8},
 }  # fmt: skip
@@ -129,16 +144,69 @@ DEAD_LOOP = {
 def test_a_loop_without_flow_is_shut_down_in_stages_before_the_hardware_does_it_itself(
     store: OperationsStore, topology: Topology, incident: Make
 ) -> None:
-    # Without flow 95 C is 21.8 s away; 128 GPUs are two stages of 96 and 32, 2 s each: begin at 17.8 s.
+    # Without flow 95 C is 21.8 s away; 128 GPUs are two stages of 96 and 32, 2 s each: begin at 17.8 s. A checkpoint
+    # takes 20 s, so it cannot wait for people.
     dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(DEAD_LOOP,))
     chosen = play(dead, topology, store, 30)
     expect(
-        chosen, At(0, "raise_flow"), At(0, "cap_power"), At(0, "open_ticket"), Between(17.8, 18.8, "staged_shutdown")
-    )
-    shutdown = next(one for one in Ledger(store).actions(limit=None) if one.request.kind == "staged_shutdown")
+        chosen, At(0, "raise_flow"), At(0, "cap_power"), At(0, "global_checkpoint"), At(0, "open_ticket"),
+        Between(17.8, 18.8, "staged_shutdown"),
+    )  # fmt: skip
+    shutdown = of_kind(store, "staged_shutdown")
     assert [len(stage) for stage in shutdown.request.parameters["stages"]] == [96, 32]
-    assert shutdown.request.parameters["after_checkpoint"]
     assert shutdown.why.startswith("approved by 0 of 2 people, and its deadline has come")
+    assert "lost" not in shutdown.why
+
+
+def test_a_checkpoint_that_there_is_time_for_waits_for_people_until_it_would_be_too_late(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    # 60 s, less two stages of 2 s and a checkpoint of 20 s.
+    slow = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": 60.0}}
+    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(slow,))
+    chosen = play(dead, topology, store, 60)
+    expect(chosen[-2:], At(36, "global_checkpoint"), At(56, "staged_shutdown"))
+
+
+def test_people_who_approve_a_shutdown_early_get_it_after_its_checkpoint(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    slow = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": 60.0}}
+    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(slow,))
+    play(dead, topology, store, 0)
+    approve(store, "global_checkpoint")
+    with pytest.raises(ValueError, match="does not wait"):  # there is nothing to agree to before its checkpoint is done
+        approve(store, "staged_shutdown")
+    plant = Clocked()
+    at_second(3, dead, topology, store, plant)
+    at_second(8, dead, topology, store, plant)
+    approve(store, "staged_shutdown")
+    at_second(9, dead, topology, store, plant)
+    expect(plant.told, At(3, "global_checkpoint"), At(9, "staged_shutdown"))
+
+
+def test_a_shutdown_whose_checkpoint_failed_waits_until_the_hardware_would_stop_and_says_what_is_lost(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(DEAD_LOOP,))
+    plant = Clocked(failing=("global_checkpoint",))
+    for second in range(31):
+        at_second(second, dead, topology, store, plant)
+    assert [at for at, kind in plant.told if kind == "staged_shutdown"] == [18]
+    assert of_kind(store, "staged_shutdown").why.endswith(
+        "global_checkpoint of 'test' is failed, and what was not saved is lost either way"
+    )
+    tickets = [one for one in Ledger(store).actions(limit=None) if one.request.kind == "open_ticket"]
+    assert any(one.request.reason.startswith("global_checkpoint of test failed") for one in tickets)
+
+
+def test_a_loop_whose_heat_still_goes_is_shut_down_only_by_people(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    warm = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": None}}
+    chosen = play(incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(warm,)), topology, store, 900)
+    expect(chosen, At(0, "raise_flow"), At(0, "cap_power"), At(0, "open_ticket"))
+    assert of_kind(store, "global_checkpoint").why == "approved by 0 of 2 people"
 
 
 def test_a_lost_domain_waits_half_a_minute_for_people_then_saves_what_is_left(

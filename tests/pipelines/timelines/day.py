@@ -42,7 +42,7 @@ DAY: dict[str, Timeline] = {
             Between(1020, 1022), "coolant_pump_failure", ("cdu-02",), 0,
             (
                 Do("raise_flow", "cdu-02", by=5), Do("cap_power", "cdu-02", by=5),
-                Do("staged_shutdown", "cdu-02"), *ticket("cdu-02"),
+                Do("global_checkpoint", "ndr-fat-tree"), Do("staged_shutdown", "cdu-02"), *ticket("cdu-02"),
             ),
             over=Between(1260 + 5, 1260 + 5 + 2),
         ),

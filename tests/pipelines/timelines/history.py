@@ -60,13 +60,15 @@ HISTORY: dict[str, Timeline] = {
         ),
     ),
     # The second sample without flow. Fifteen of the sixteen nodes are on this loop, so all that throttle are 120 GPUs:
-    # two stages of 2 s, which must be over when 95 degrees come, as for pump_failure 22 to 27 s later.
+    # two stages of 2 s, which must be over when 95 degrees come, as for pump_failure 22 to 27 s later, and before them
+    # a checkpoint of 20 s.
     "history/total_pump_failure": (
         Told(
             Between(180, 182), "coolant_pump_failure", ("cdu-00",), 120,
             (
                 Do("raise_flow", "cdu-00", by=5),
                 Do("cap_power", "cdu-00", by=5),
+                Do("global_checkpoint", "ndr-fat-tree", by=Between(22 - 2 * 2 - 20, 27 - 2 * 2 - 20 + 1)),
                 Do("staged_shutdown", "cdu-00", by=Between(22 - 2 * 2 - 1, 27 - 2 * 2 + 1)),
                 *ticket("cdu-00"),
             ),

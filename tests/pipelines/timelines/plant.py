@@ -93,6 +93,7 @@ COOLANT: dict[str, Timeline] = {
             (
                 Do("raise_flow", "cdu-01", by=5),
                 Do("cap_power", "cdu-01", by=5),
+                Do("global_checkpoint", "ndr-fat-tree", by=Between(22 - 2 - 20 - 1, 27 - 2 - 20 + 1)),
                 Do("staged_shutdown", "cdu-01", by=Between(22 - 2 - 1, 27 - 2 + 1)),
                 *ticket("cdu-01"),
             ),
