@@ -1,20 +1,19 @@
 """The loop that every caller shares: arrivals are admitted, judged, acted on, and stored, in this order.
 
 Acting comes before storing, so that a held file never delays an alert; it is safe because ids come from content and
-a restarted process derives the same incidents again. A flush that finds the file held keeps its steps for the next
-one, up to a bound.
+a restarted process derives the same incidents again.
 """
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
-import structlog
 
 from detectors.contract import Detector
 from pipelines.engine import Batch, Engine, EngineState, Step
+from pipelines.flushing import Flushing, Unwritten
 from pipelines.intake import identified
 from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
@@ -22,16 +21,14 @@ from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import Executor
 from pipelines.recovery.recover import recover
 from pipelines.recovery.settings import RecoverySettings
-from pipelines.source_notes import SourceNotes, together
 from pipelines.sources.contract import Offsets, Source
-from pipelines.telemetry_store import StoreBusy, TelemetryStore
+from pipelines.telemetry_store import TelemetryStore
 from schemas.action import ActionRecord
 from schemas.identity import Identities, identities_from
 from schemas.incident import Incident
 from schemas.tables import TABLE_BY_NAME
 from schemas.topology import ALIAS_COLUMNS, Topology
 
-log = structlog.get_logger()
 TALLIED_MAXIMUM = 20_000  # incidents and actions that a tally remembers: a server runs for months
 
 
@@ -86,22 +83,6 @@ class Judged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unwritten:
-    """What waits for the next flush. aliases: those of a stream that begins, None once they are written. known: the
-    state as it stands in the file.
-    """
-
-    steps: tuple[Step, ...] = ()
-    notes: SourceNotes = field(default_factory=SourceNotes)
-    aliases: pl.DataFrame | None = None
-    known: EngineState | None = None
-
-    @property
-    def rows(self) -> int:
-        return sum(frame.height for step in self.steps for frame in step.accepted.values())
-
-
-@dataclass(frozen=True, kw_only=True)
 class Stream:
     """One source through one engine. store: None keeps nothing (a replay). aliases, domains: other names of what the
     topology names, as of schemas.identity. flush_seconds: steps gather for so long before they are written. seen: told
@@ -136,45 +117,46 @@ class Stream:
         identities = self._identities(frozen)
         said = identities.aliases
         told = Unwritten(aliases=None if begun else frozen, known=state)
-        written = offsets
         if state is not None:
             self.seen(Judged(state=state, incidents=state.correlation.incidents, identities=identities, said=said))
-        held: str | None = None
         started = flushed = time.monotonic()
-        for arrival in self.source.arrivals(offsets):
-            if state is None or state.sources.is_empty():  # nothing but refused messages has come so far
-                state = engine.start(earliest(arrival.batch))
-            batch, notes = identified(arrival.batch, arrival.notes, identities, said)
-            said = pl.concat([said, notes.learned])
-            step = engine.step(state, batch)
-            state = step.state
-            self._remember(step.accepted, engine.topology)
-            # one that was folded into another is not among those that correlation keeps, and ends here
-            self.responder.operations.upsert_incidents(step.incidents, at=state.now)
-            actions = self._respond(engine, state.correlation.incidents, state.now)
-            told = replace(told, steps=(*told.steps, step), notes=together([told.notes, notes]))
-            offsets = {**offsets, **arrival.offsets}
-            if time.monotonic() - flushed >= self.flush_seconds or told.rows > self.buffered_rows_maximum:
-                held = self._flush(told, offsets, written)
-                flushed = time.monotonic()
-                if held is None:
-                    written, told = offsets, Unwritten(known=state)
-            self.seen(
-                Judged(
-                    state=state, incidents=step.incidents, identities=identities, said=said, unwritten_rows=told.rows,
-                    held=held, lags=batch.lags,
-                )
-            )  # fmt: skip
-            tally = added(tally, step, arrival.ignored, actions, time.monotonic() - started)
-            progress(tally)
-        if told.steps and self.store is not None:
-            self._write(self.store, told, offsets, written)
+        with Flushing(
+            store=self.store, stream=stream, rows_maximum=self.buffered_rows_maximum, waiting=told, written=offsets
+        ) as flushing:
+            for arrival in self.source.arrivals(offsets):
+                if state is None or state.sources.is_empty():  # nothing but refused messages has come so far
+                    state = engine.start(earliest(arrival.batch))
+                batch, notes = identified(arrival.batch, arrival.notes, identities, said)
+                said = pl.concat([said, notes.learned])
+                step = engine.step(state, batch)
+                state = step.state
+                actions = self._act(engine, step)
+                flushing.add(step, notes, arrival.offsets)
+                if time.monotonic() - flushed >= self.flush_seconds or flushing.rows > self.buffered_rows_maximum:
+                    flushing.flush()
+                    flushed = time.monotonic()
+                self.seen(
+                    Judged(
+                        state=state, incidents=step.incidents, identities=identities, said=said,
+                        unwritten_rows=flushing.rows, held=flushing.held, lags=batch.lags,
+                    )
+                )  # fmt: skip
+                tally = added(tally, step, arrival.ignored, actions, time.monotonic() - started)
+                progress(tally)
+            flushing.end()
         return tally
 
     def _identities(self, learned: pl.DataFrame | None) -> Identities:
         """What the settings say holds before what was learned."""
         aliases = self.aliases if learned is None else pl.concat([learned, self.aliases])
         return identities_from(self.source.topology, aliases, self.domains)
+
+    def _act(self, engine: Engine, step: Step) -> tuple[ActionRecord, ...]:
+        """Tell of what a step has found, and do what it calls for."""
+        self._remember(step.accepted, engine.topology)
+        # one that was folded into another is not among those that correlation keeps, and ends here
+        self.responder.operations.upsert_incidents(step.incidents, at=step.state.now)
+        return self._respond(engine, step.state.correlation.incidents, step.state.now)
 
     def _remember(self, accepted: Mapping[str, pl.DataFrame], topology: Topology) -> None:
         """What recovery and pages must know beside incidents: who works for which job, what is under maintenance."""
@@ -189,30 +171,6 @@ class Stream:
         return recover(
             incidents, engine.topology, responder.operations, responder.settings_at(now), responder.executors, now
         )
-
-    def _flush(self, told: Unwritten, offsets: Offsets, written: Offsets) -> str | None:
-        """Write what has gathered; or who holds the file, so that the steps wait for the next time. Nobody waits here,
-        for the next incident may be in what comes next; only a full buffer waits, and then gives up.
-        """
-        if self.store is None:
-            return None
-        rows = told.rows
-        store = self.store if rows > self.buffered_rows_maximum else replace(self.store, busy_seconds=0.0)
-        try:
-            self._write(store, told, offsets, written)
-        except StoreBusy as busy:
-            if rows > self.buffered_rows_maximum:
-                raise
-            if len(told.steps) == 1:
-                log.warning("store_busy", reason=str(busy), what="rows wait in memory until the file is free")
-            return str(busy)
-        return None
-
-    def _write(self, store: TelemetryStore, told: Unwritten, offsets: Offsets, written: Offsets) -> None:
-        store.flush(
-            self.source.stream, told.steps, offsets, since=written, notes=told.notes, aliases=told.aliases,
-            known=told.known,
-        )  # fmt: skip
 
 
 def earliest(batch: Batch) -> datetime:

@@ -1,7 +1,8 @@
 """What hotspare costs on a generated cluster, as ratios to cluster time and to the limits of this machine.
 
 Run: make bench (24,576 GPUs), or python -m tests.benchmarks.bench_cluster --quick (1,024 GPUs, half a minute; exits 1
-where a ratio that does not depend on the machine is missed). Prints a table to standard error and one JSON object.
+where a ratio that does not depend on the machine is missed). Prints a table to standard error and one JSON object. Each
+part runs in a process of its own, whose peak of memory is named with it; what is generated for it is part of that.
 """
 
 import argparse
@@ -12,14 +13,18 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, Literal
 
 import structlog
 from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.broker_drain import drain_seconds
-from tests.benchmarks.cluster_load import Load, load_of
+from tests.benchmarks.cluster_load import Load, Profile, load_of
 from tests.benchmarks.stages import (
     bytes_per_sample,
     from_messages,
@@ -34,42 +39,69 @@ REPLAY_WINDOW_SECONDS = 60
 QUICK_LIMITS = {"judged_to_drain_and_insert": 8.0, "growth_exponent": 1.15, "sealed_bytes_per_sample": 2.5}
 
 
+def apart(work: Callable[..., dict[str, Any]], *given: object) -> tuple[dict[str, Any], int]:
+    """What it returns, run in a process of its own, and the most memory in megabytes that this one held."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        found = pool.submit(work, *given).result()
+        return found, pool.submit(peak_megabytes).result()
+
+
+def peak_megabytes() -> int:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def replayed(gpus: int, seconds: int, profile: Profile, folder: Path, window_seconds: int) -> dict[str, Any]:
+    """The first half warms up."""
+    quiet()
+    folder.mkdir()
+    return replay(load_of(gpus, seconds, profile), folder, window_seconds, seconds // 2).document()
+
+
 def growth(gpus: list[int], folder: Path) -> dict[str, object]:
-    """Processor seconds of detection at several sizes, and the exponent of the power law through them."""
+    """Processor seconds and peak of a replay at several sizes, and the exponents of the power laws through them."""
     points = []
     for size in gpus:
-        (folder / f"{size}").mkdir()
-        stages = replay(load_of(size, 120, "usual"), folder / f"{size}", REPLAY_WINDOW_SECONDS, 60)
-        points.append((size, stages.total))
-    xs, ys = [math.log(size) for size, _ in points], [math.log(seconds) for _, seconds in points]
+        found, peak = apart(
+            replayed, size, 2 * REPLAY_WINDOW_SECONDS, "usual", folder / f"{size}", REPLAY_WINDOW_SECONDS
+        )
+        points.append((size, found["cpu_seconds_total"], peak))
+    sizes = [size for size, _, _ in points]
+    return {
+        "points": [[size, round(seconds, 3), peak] for size, seconds, peak in points],
+        "exponent": exponent(sizes, [seconds for _, seconds, _ in points]),
+        "exponent_of_memory": exponent(sizes, [peak for _, _, peak in points]),
+    }  # fmt: skip
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    xs, ys = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / sum((x - mean_x) ** 2 for x in xs)
-    return {"points": [[size, round(seconds, 3)] for size, seconds in points], "exponent": round(slope, 3)}
+    return round(slope, 3)
 
 
-def measured(load: Load, folder: Path, *, window_seconds: int) -> dict[str, object]:
-    folder.mkdir()
-    warm = load.seconds // 2
-    return {"replay": replay(load, folder, window_seconds, warm).document()}
+def judged(load: Load, folder: Path, each: Literal["source", "row"]) -> dict[str, Any]:
+    quiet()
+    return from_messages(load, folder, load.seconds // 2, each).document()
 
 
-def with_limits(load: Load, folder: Path, *, each_row: bool) -> dict[str, object]:
+def with_limits(load: Load, folder: Path) -> dict[str, object]:
     """From messages on, and beside it what draining and inserting alone cost for the same bytes."""
     folder.mkdir()
     window_seconds = load.seconds // 2
-    judged = from_messages(load, folder, window_seconds, "source")
+    by_source, source_peak = apart(judged, load, folder, "source")
+    by_row, row_peak = apart(judged, load, folder, "row")
     insert = insert_alone(load, folder, window_seconds)
     drain = drain_seconds(load, folder, window_seconds)
     limit = insert.total + (drain or 0.0)
-    found: dict[str, object] = {
-        "messages_per_source": judged.document(), "insert_alone_cpu_seconds": round(insert.total, 3),
+    return {
+        "messages_per_source": {**by_source, "peak_megabytes": source_peak},
+        "messages_per_row": {**by_row, "peak_megabytes": row_peak},
+        "insert_alone_cpu_seconds": round(insert.total, 3),
         "drain_alone_cpu_seconds": None if drain is None else round(drain, 3),
-        "judged_to_drain_and_insert": round((judged.total + (drain or 0.0)) / limit, 2),
+        "judged_to_drain_and_insert": round((by_source["cpu_seconds_total"] + (drain or 0.0)) / limit, 2),
         "bytes_per_sample": bytes_per_sample(load, folder, window_seconds),
     }  # fmt: skip
-    if each_row:
-        found["messages_per_row"] = from_messages(load, folder, window_seconds, "row").document()
-    return found
 
 
 def quantile(ordered: list[float], share: float) -> float:
@@ -82,25 +114,29 @@ def run(*, quick: bool) -> dict[str, object]:
         folder = Path(scratch)
         document: dict[str, object] = {
             "gpus": gpus,
-            "usual": measured(load_of(gpus, 240, "usual"), folder / "usual", window_seconds=REPLAY_WINDOW_SECONDS),
-            "high": measured(load_of(gpus, 120, "high"), folder / "high", window_seconds=REPLAY_WINDOW_SECONDS // 2),
-            "kafka": with_limits(load_of(gpus, 40 if quick else 60, "usual"), folder / "kafka", each_row=True),
+            "usual": of_profile(gpus, 240, "usual", folder / "usual", REPLAY_WINDOW_SECONDS),
+            "high": of_profile(gpus, 120, "high", folder / "high", REPLAY_WINDOW_SECONDS // 2),
+            "kafka": with_limits(load_of(gpus, 40 if quick else 60, "usual"), folder / "kafka"),
         }
         (folder / "growth").mkdir()
-        sizes = [256, 1_024, 2_048] if quick else [1_024, 6_144, 24_576]
+        sizes = [256, 1_024, 2_048] if quick else [1_024, 6_144, 24_576, 98_304]
         document["growth"] = growth(sizes, folder / "growth")
         told = told_ahead_milliseconds(load_of(gpus, 60, "high"), folder, 40)
         document["told_ahead_milliseconds"] = {"p50": quantile(told, 0.5), "p99": quantile(told, 0.99)}
-    document["peak_megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return document
 
 
+def of_profile(gpus: int, seconds: int, profile: Profile, folder: Path, window_seconds: int) -> dict[str, object]:
+    found, peak = apart(replayed, gpus, seconds, profile, folder, window_seconds)
+    return {"replay": {**found, "peak_megabytes": peak}}
+
+
 def shown(document: dict[str, object]) -> Table:
-    table = Table("work", "x real time, one core", "CPU s per million samples", "CPU seconds by stage")
+    table = Table("work", "x real time, one core", "CPU s per million samples", "peak MB", "CPU seconds by stage")
     for name, part in _parts(document):
         by_stage = ", ".join(f"{stage} {seconds}" for stage, seconds in part["cpu_seconds"].items())
         speed, cost = part["times_real_time_per_core"], part["cpu_seconds_per_million_samples"]
-        table.add_row(name, f"{speed}", f"{cost}", by_stage)
+        table.add_row(name, f"{speed}", f"{cost}", f"{part['peak_megabytes']}", by_stage)
     return table
 
 
@@ -123,16 +159,21 @@ def missed(document: dict) -> list[str]:  # type: ignore[type-arg]  plain JSON
     return [f"{name} is {values[name]}, limit {limit}" for name, limit in QUICK_LIMITS.items() if values[name] > limit]
 
 
+def quiet() -> None:
+    """Only warnings: a new process begins without what was set in another."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     began = time.monotonic()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    quiet()
     document = run(quick=quick)
     screen = Console(stderr=True, width=150)
     screen.print(shown(document))
-    screen.print(f"{document['gpus']} GPUs, {time.monotonic() - began:.0f} s, peak {document['peak_megabytes']} MB")
+    screen.print(f"{document['gpus']} GPUs, {time.monotonic() - began:.0f} s")
     sys.stdout.write(json.dumps(document) + "\n")
     broken = missed(document) if quick else []
     for line in broken:

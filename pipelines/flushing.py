@@ -1,0 +1,123 @@
+"""What was judged goes into the file while what comes next is judged: one flush at a time, in order, in a thread.
+
+A file that somebody holds never delays an alert: its steps wait for the next flush, up to a bound. Each flush is one
+transaction with the state and offsets that belong to it, so a crash costs no more than reading again from the last one.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+import polars as pl
+import structlog
+
+from pipelines.engine import EngineState, Step
+from pipelines.source_notes import SourceNotes, together
+from pipelines.sources.contract import Offsets
+from pipelines.telemetry_store import StoreBusy, TelemetryStore
+
+log = structlog.get_logger()
+BESIDE_ROWS = 50_000  # fewer are written before the next step: whoever looks at the file after a step finds it there
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unwritten:
+    """What waits for a flush. offsets: up to which its steps read. aliases: those of a stream that begins, None once
+    they are written. known: the state as it stands in the file.
+    """
+
+    steps: tuple[Step, ...] = ()
+    notes: SourceNotes = field(default_factory=SourceNotes)
+    offsets: Offsets = field(default_factory=dict)
+    aliases: pl.DataFrame | None = None
+    known: EngineState | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(frame.height for step in self.steps for frame in step.accepted.values())
+
+    def then(self, later: "Unwritten") -> "Unwritten":
+        """Both, as one flush."""
+        return replace(
+            self, steps=(*self.steps, *later.steps), notes=together([self.notes, later.notes]),
+            offsets={**self.offsets, **later.offsets},
+        )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Flushing:
+    """store: None keeps nothing. written: offsets up to which the file stands. held: who holds the file, None where the
+    last flush went through. Used as a context, whose end waits for the flush that is under way.
+    """
+
+    store: TelemetryStore | None
+    stream: str
+    rows_maximum: int
+    waiting: Unwritten
+    written: Offsets
+    held: str | None = None
+    _flying: "tuple[Future[None], Unwritten] | None" = None
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="flush"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(wait=True)
+
+    @property
+    def rows(self) -> int:
+        """That are not in the file yet."""
+        return self.waiting.rows + (0 if self._flying is None else self._flying[1].rows)
+
+    def add(self, step: Step, notes: SourceNotes, offsets: Offsets) -> None:
+        if self.store is not None:
+            self.waiting = self.waiting.then(Unwritten(steps=(step,), notes=notes, offsets=offsets))
+
+    def flush(self) -> None:
+        """Begin to write what waits, unless a flush is under way; nobody waits here but for a buffer that is full, or
+        for few rows. Raises StoreBusy when the buffer is full and the file stays held, StreamMoved, StoreUnavailable.
+        """
+        is_full = self.rows > self.rows_maximum
+        if self._flying is None or self._flying[0].done() or is_full:
+            self._land()
+            self._begin(patient=is_full)
+
+    def end(self) -> None:
+        """Write all that is left. Raises as flush does, and StoreBusy whenever the file stays held."""
+        self._land()
+        self._begin(patient=True)
+
+    def _begin(self, *, patient: bool) -> None:
+        if self.store is None or not self.waiting.steps:
+            return
+        flying, known = self.waiting, self.waiting.steps[-1].state
+        store = self.store if patient else replace(self.store, busy_seconds=0.0)
+        future = self._thread.submit(
+            store.flush, self.stream, flying.steps, flying.offsets, since=self.written, notes=flying.notes,
+            aliases=flying.aliases, known=flying.known,
+        )  # fmt: skip
+        self._flying, self.waiting = (future, flying), Unwritten(known=known)
+        if patient or flying.rows < BESIDE_ROWS:
+            self._land(patient=patient)
+
+    def _land(self, *, patient: bool = False) -> None:
+        """Wait for the flush that is under way, if one is, and take note of how it went."""
+        if self._flying is None:
+            return
+        future, flying = self._flying
+        self._flying = None
+        try:
+            future.result()
+        except StoreBusy as busy:
+            self.waiting = flying.then(self.waiting)
+            if patient:
+                raise
+            if self.held is None:
+                log.warning("store_busy", reason=str(busy), what="rows wait in memory until the file is free")
+            self.held = str(busy)
+        else:
+            self.held, self.written = None, {**self.written, **flying.offsets}
