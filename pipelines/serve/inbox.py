@@ -20,12 +20,15 @@ from pipelines.sources.contract import Offsets
 
 @dataclass(frozen=True)
 class Taken:
-    """What is to be judged next. numbers: of the last arrival of each lane. now: None while nothing can be said."""
+    """What is to be judged next. numbers: of the last arrival of each lane. now: None while nothing can be said.
+    polled: monotonic seconds when the first of its rows had been received; None without rows.
+    """
 
     intake: Intake
     offsets: Offsets
     now: datetime | None
     numbers: Mapping[str, int]
+    polled: float | None = None
 
 
 @dataclass
@@ -84,7 +87,8 @@ class Inbox:
         offsets: dict[tuple[str, int], int] = {}
         for arrival in chosen:
             offsets.update(arrival.offsets)
-        return Taken(joined([one.intake for one in chosen]), offsets, self.now(), dict(self._numbers))
+        polled = min((one.polled for one in chosen if one.rows), default=None)
+        return Taken(joined([one.intake for one in chosen]), offsets, self.now(), dict(self._numbers), polled)
 
     def _hear(self, arrival: LaneArrival) -> None:
         self._marks[arrival.lane] = arrival.mark

@@ -29,7 +29,8 @@ JOIN_SECONDS = 2.0
 @dataclass
 class LanesSource:
     """heard: given what the events lane has read, in its own thread and at once. stopping: ends the arrivals.
-    unwritten: whether rows wait for a flush; then an empty arrival comes after tick_seconds without another.
+    unwritten: whether rows wait for a flush; then an empty arrival comes after tick_seconds without another. judged,
+    polled: numbers of the arrivals up to which the last batch reaches, and when the first of its rows was received.
     """
 
     settings: KafkaSettings
@@ -44,6 +45,7 @@ class LanesSource:
     lanes: dict[str, Lane] = field(default_factory=dict)
     inbox: Inbox = field(init=False)
     judged: Mapping[str, int] = field(default_factory=dict)
+    polled: float | None = None
 
     def __post_init__(self) -> None:
         self.inbox = self._inbox()
@@ -113,6 +115,7 @@ class LanesSource:
                 continue
             began = monotonic()
             said, self.judged = taken.now, taken.numbers
+            self.polled = min((one.polled for one in kept if one.polled is not None), default=None)
             yield _arrival(kept, taken.now, clocks)
             kept = []
             if _rows(taken) < STEP_ROWS_MAXIMUM:

@@ -1,6 +1,7 @@
 """`hotspare serve` without its terminal: the shared loop over both lanes, the look ahead, and how they do."""
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ import structlog
 
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.warm_up import warm_up
-from pipelines.serve.ahead import Ahead, Told
+from pipelines.serve.ahead import LATENCIES_MAXIMUM, Ahead, Told
 from pipelines.serve.lane import LaneFigures
 from pipelines.serve.lanes_source import LanesSource
 from pipelines.settings import Settings
@@ -31,7 +32,8 @@ OPEN: tuple[State, ...] = ("suspect", "firing", "acknowledged", "mitigating")
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """How serve does, at one moment. lanes, waiting_rows: by lane. latencies_seconds: of the incidents told ahead, from
-    the receipt of the message to the written incident and its action requests. behind_seconds: how far the watermark
+    the receipt of the message to the written incident and its action requests. step_latencies_seconds: of the engine's
+    steps, from the receipt of their first row to their incidents and actions. behind_seconds: how far the watermark
     lies behind the clock.
     """
 
@@ -47,6 +49,7 @@ class Figures:
     told_ahead: int
     withdrawn: int
     latencies_seconds: tuple[float, ...]
+    step_latencies_seconds: tuple[float, ...]
     now: datetime
 
     @property
@@ -79,6 +82,7 @@ class Service:
         self._tally = Tally()
         self._judged: Judged | None = None
         self._steps, self._stepped_at = 0, monotonic()
+        self._step_latencies: deque[float] = deque(maxlen=LATENCIES_MAXIMUM)
         self._trouble: str | None = None
 
     def run(self) -> None:
@@ -119,6 +123,8 @@ class Service:
         before = self._judged
         self._judged, self._stepped_at = judged, monotonic()
         self._steps += 1
+        if self._source.polled is not None:
+            self._step_latencies.append(self._stepped_at - self._source.polled)
         self._ahead.commit(judged, self._source.judged.get("events", 0))
         if judged.held and (before is None or not before.held):
             log.warning("store_held", reason=judged.held, what="rows wait in memory until the file is free")
@@ -148,7 +154,7 @@ class Service:
             ready=trouble is None and bool(lanes) and all(lane.caught_up for lane in lanes.values()),
             alive=not stalled, steps=self._steps, told_ahead=self._ahead.told_total,
             withdrawn=self._ahead.withdrawn_total, latencies_seconds=tuple(self._ahead.latencies_seconds),
-            now=datetime.now(UTC),
+            step_latencies_seconds=tuple(self._step_latencies), now=datetime.now(UTC),
         )  # fmt: skip
 
 

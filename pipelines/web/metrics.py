@@ -42,7 +42,11 @@ def metrics_text(figures: Figures, operations: OperationsStore) -> str:
             _family("behind_seconds", "gauge", "How far that lies behind the clock.", [("", figures.behind_seconds)]),
         ]  # fmt: skip
     if figures.latencies_seconds:
-        families.append(_latencies(sorted(figures.latencies_seconds), figures.told_ahead))
+        text = "From the receipt of an event to the incident and its action requests."
+        families.append(_summary("ahead_seconds", text, figures.latencies_seconds, figures.told_ahead))
+    if figures.step_latencies_seconds:
+        text = "From the receipt of the first row of a step of the engine to the incidents and action requests."
+        families.append(_summary("step_seconds", text, figures.step_latencies_seconds, figures.steps))
     families.append(_incidents(operations))
     return "\n".join(families) + "\n"
 
@@ -62,17 +66,14 @@ def _labelled(label: str, values: Mapping[str, float]) -> list[tuple[str, float]
     return [(f'{{{label}="{name}"}}', value) for name, value in sorted(values.items())]
 
 
-def _latencies(ordered: list[float], count: int) -> str:
+def _summary(name: str, text: str, values: Iterable[float], count: int) -> str:
     """Quantiles over the last ones; the count is of all."""
-    name = "hotspare_ahead_seconds"
-    lines = [
-        f"# HELP {name} From the receipt of an event to the incident and its action requests.",
-        f"# TYPE {name} summary",
-    ]
+    full, ordered = f"hotspare_{name}", sorted(values)
+    lines = [f"# HELP {full} {text}", f"# TYPE {full} summary"]
     for quantile in QUANTILES:
         place = min(len(ordered) - 1, int(quantile * len(ordered)))
-        lines.append(f'{name}{{quantile="{quantile}"}} {ordered[place]!r}')
-    return "\n".join([*lines, f"{name}_count {count}"])
+        lines.append(f'{full}{{quantile="{quantile}"}} {ordered[place]!r}')
+    return "\n".join([*lines, f"{full}_count {count}"])
 
 
 def _incidents(operations: OperationsStore) -> str:

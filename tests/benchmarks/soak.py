@@ -166,6 +166,7 @@ def soak(load: Load, folder: Path, told: Callable[[str], object]) -> dict[str, A
                 and time.monotonic() < deadline
             ):
                 time.sleep(1.0)
+            latencies = {name: server.quantiles(name) for name in ("ahead_seconds", "step_seconds")}
             stopping_seconds = server.stop()
         wrong = [*stored(there, course.rows), *told_of(there, load)]
         if stopping_seconds > STOP_SECONDS:
@@ -176,7 +177,8 @@ def soak(load: Load, folder: Path, told: Callable[[str], object]) -> dict[str, A
         "behind_seconds": {"p50": quantile(course.behind, 0.5), "p99": quantile(course.behind, 0.99)},
         "resident_megabytes": {"median": quantile([*map(float, course.resident_megabytes)], 0.5),
                                "maximum": max(course.resident_megabytes)},
-        "sender_late_seconds": round(course.sender_late_seconds, 1), "stopping_seconds": round(stopping_seconds, 1),
+        **latencies, "sender_late_seconds": round(course.sender_late_seconds, 1),
+        "stopping_seconds": round(stopping_seconds, 1),
         "wrong": wrong,
     }  # fmt: skip
 

@@ -1,6 +1,7 @@
 """The server under a soak: a process that is started, asked, killed and stopped."""
 
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -83,6 +84,12 @@ class Server:
         if self._child.wait(60) != 0:
             raise RuntimeError(f"serve stopped with {self._child.returncode}:\n{self._log.read_text()[-2000:]}")
         return time.monotonic() - began
+
+    def quantiles(self, name: str) -> dict[str, float]:
+        """Of a summary in /metrics, over the last 2,000 of this life; empty while there is none."""
+        text = httpx.get(f"{self._address}/metrics", timeout=10).text
+        found = re.findall(rf'^hotspare_{name}\{{quantile="([0-9.]+)"\}} (\S+)$', text, re.MULTILINE)
+        return {f"p{100 * float(quantile):g}": round(float(value), 3) for quantile, value in found}
 
     def is_even(self, until: datetime) -> bool:
         """Whether everything that was sent is judged and stored, as far as it knows: all older than `until`."""
