@@ -7,6 +7,7 @@ from pipelines.sources.contract import Arrival, Offsets, Source, SourceError
 from schemas.topology import Topology
 
 WINDOW_SECONDS = 120
+GPU_SECONDS_MAXIMUM = 24_576 * 60  # in one arrival: some 4 million rows at the usual intervals, half a gigabyte
 
 
 def speed_of(text: str) -> float | None:
@@ -22,9 +23,13 @@ def speed_of(text: str) -> float | None:
     return speed
 
 
-def window_seconds(speed: float | None) -> int:
-    """How much event time goes into one arrival, so that about one comes each second."""
-    return WINDOW_SECONDS if speed is None else max(1, min(60, round(speed)))
+def window_seconds(speed: float | None, topology: Topology | None = None) -> int:
+    """How much event time goes into one arrival: so much that about one comes each second, and of a large cluster no
+    more than memory is meant to hold.
+    """
+    wanted = WINDOW_SECONDS if speed is None else max(1, min(60, round(speed)))
+    gpus = 0 if topology is None else topology.nodes.height * topology.gpus_per_node
+    return wanted if not gpus else max(1, min(wanted, GPU_SECONDS_MAXIMUM // gpus))
 
 
 @dataclass(frozen=True, kw_only=True)

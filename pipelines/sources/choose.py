@@ -111,7 +111,7 @@ def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float
         stream=f"scenario:{scenario.name}:{scenario.seed}", topology=topology,
         intervals_seconds={name: float(seconds) for name, seconds in scenario.intervals.items()},
         span_seconds=scenario.duration_seconds,
-        windows=lambda: simulate(scenario, topology, window_seconds=window_seconds(speed)),
+        windows=lambda: simulate(scenario, topology, window_seconds=window_seconds(speed, topology)),
         delay_seconds=0.0 if any(plan.fault == ClockOff.name for plan in scenario.faults) else None,
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def scenario_source(scenario: Scenario, *, seed: int | None = None, speed: float
 def recording_source(folder: Path, *, speed: float | None = None) -> WindowSource:
     """A recording folder, cut into windows of event time, or of arrival where it says when rows arrived."""
     recording = read_recording(folder, window_seconds=window_seconds(speed))
-    meta, seconds = recording.meta, window_seconds(speed)
+    meta, seconds = recording.meta, window_seconds(speed, recording.topology)
     if recording.delay_seconds is not None:
         seconds = ARRIVAL_WINDOW_SECONDS  # what has arrived by when must not depend on the speed
     return WindowSource(

@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 
 from pipelines.engine import Batch
+from pipelines.pacing import window_seconds
 from pipelines.sources.contract import Arrival, SourceError
 from pipelines.sources.gathered import ahead, gathered
+from schemas.topology_presets import build
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
@@ -48,3 +50,9 @@ def test_what_goes_wrong_while_reading_ahead_is_told_where_it_is_used() -> None:
     assert next(found).offsets == {("time", 0): 1}
     with pytest.raises(SourceError, match="gone"):
         next(found)
+
+
+@pytest.mark.parametrize(("pods", "seconds"), [(4, 120), (12, 120), (24, 60), (96, 15)])
+def test_an_arrival_of_a_large_cluster_covers_less_time(pods: int, seconds: int) -> None:
+    """1,024 GPUs a pod: no arrival holds more than a minute of the reference cluster."""
+    assert window_seconds(None, build("ndr-fat-tree", pods=pods)) == seconds
