@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint ui docs strike bench soak ablation lock clean
+.PHONY: demo test lint ui docs strike bench memory soak ablation lock clean
 
 demo: .venv/installed ## Replay an incident day through the Dagster assets into DuckDB and show what was found
 	@$(BIN)/hotspare demo
@@ -35,6 +35,9 @@ strike: .venv/installed ## Write docs/lightning_strike.md and .html again: simul
 
 bench: .venv/installed ## Costs at full size, as ratios to cluster time and to this machine's limits; minutes long
 	@$(BIN)/python -m tests.benchmarks.bench_cluster $(BENCH)
+
+memory: .venv/installed ## What ingest holds in memory, hour after hour of a full-size recording; MEMORY="--gpus 1024 --hours 1"
+	@$(BIN)/python -m tests.benchmarks.memory $(MEMORY)
 
 soak: .venv/installed ## Half an hour of serve on a real broker at the full rate, with restarts and kills; SOAK="--minutes 5 --gpus 256"
 	@$(BIN)/python -m tests.benchmarks.soak $(SOAK)
