@@ -94,6 +94,8 @@ def open_database(where: str | Path, *, create: bool, busy_seconds: float = BUSY
             return _open_sqlite(url.database or MEMORY, create=create, busy_seconds=busy_seconds)
         if url.get_backend_name() != "postgresql":
             raise StoreUnavailable(f"operations store: {url.get_backend_name()} is neither sqlite nor postgresql")
+        if url.drivername == "postgresql":  # which SQLAlchemy takes for psycopg2; another driver can be named
+            url = url.set(drivername="postgresql+psycopg")
         wait = {
             "connect_timeout": max(2, round(busy_seconds)),
             "options": f"-c lock_timeout={round(busy_seconds * 1000)}",
@@ -112,7 +114,9 @@ def open_database(where: str | Path, *, create: bool, busy_seconds: float = BUSY
             "operations store: the URL cannot be read; wanted postgresql://user@host/database"
         ) from None
     except ModuleNotFoundError as error:
-        raise StoreUnavailable(f"operations store: the PostgreSQL driver {error.name} is not installed") from None
+        raise StoreUnavailable(
+            f"operations store: the PostgreSQL driver {error.name} is missing: `pip install 'hotspare[postgresql]'`"
+        ) from None
     return Database(engine, url.render_as_string(hide_password=True))
 
 

@@ -39,6 +39,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE holds ADD COLUMN announced_at BIGINT",
         'ALTER TABLE holds ADD COLUMN "window" TEXT',
     ),
+    ("CREATE INDEX IF NOT EXISTS incidents_ended ON incidents (ends_at)",),
 )
 
 

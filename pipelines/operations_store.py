@@ -18,6 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from pipelines.operations_database import BUSY_SECONDS, Database, open_database
 from pipelines.operations_migrations import migrate
+from pipelines.operations_people import person, words
 from pipelines.operations_records import Breaker, Lease, NotFound, Remark, Silence, Spare, incident_from
 from pipelines.operations_tables import (
     ACKNOWLEDGEMENTS,
@@ -34,6 +35,8 @@ from schemas.incident import Incident, State
 # Asked in every round of recovery: a statement that is built anew costs more than its answer.
 LAST_OF_BREAKER = sa.select(BREAKER).order_by(BREAKER.c.sequence.desc()).limit(1)
 POOL = sa.select(SPARES).order_by(SPARES.c.node)
+FREE_SPARES = sa.select(SPARES.c.node).where(SPARES.c.state == "available")
+HELD_SPARES = sa.select(SPARES.c.node).where(SPARES.c.action == sa.bindparam("holder")).order_by(SPARES.c.node)
 
 
 @dataclass(frozen=True)
@@ -82,17 +85,21 @@ class OperationsStore:
         limit: int | None = 100,
     ) -> tuple[Incident, ...]:
         """Newest first. states, causes, ids: any of these. since: detected at or after. limit: None is all."""
-        wanted = sa.select(INCIDENTS).order_by(INCIDENTS.c.detected_at.desc(), INCIDENTS.c.id).limit(limit)
-        if states is not None:
-            wanted = wanted.where(INCIDENTS.c.state.in_(list(states)))
-        if causes is not None:
-            wanted = wanted.where(INCIDENTS.c.cause.in_(list(causes)))
-        if since is not None:
-            wanted = wanted.where(INCIDENTS.c.detected_at >= since)
-        if ids is not None:
-            wanted = wanted.where(INCIDENTS.c.id.in_(list(ids)))
+        row = INCIDENTS.c
+        chosen = {row.cause: causes, row.state: states, row.id: ids}
+        any_of = {column: column.in_(list(values)) for column, values in chosen.items() if values is not None}
+        since_then = [] if since is None else [row.detected_at >= since]
+        first = row.cause if states is None else row.state
+        several = chosen[first] or ()
+        if limit is None or len(several) < 2:
+            wanted = _newest(sa.select(INCIDENTS), [*any_of.values(), *since_then], limit)
+        else:  # an index gives the newest of one state or cause in order; of several it would give all, to be sorted
+            others = [*(where for column, where in any_of.items() if column is not first), *since_then]
+            each = (_newest(sa.select(row.id), [first == value, *others], limit) for value in several)
+            newest = sa.union_all(*(sa.select(one.subquery().c.id) for one in each))
+            wanted = _newest(sa.select(INCIDENTS), [row.id.in_(newest)], limit)
         with self.reading() as connection:
-            return tuple(incident_from(row) for row in connection.execute(wanted).mappings())
+            return tuple(incident_from(found) for found in connection.execute(wanted).mappings())
 
     def incident(self, name: str) -> Incident:
         """By id, or by as much of it (with or without "inc-") as is unique. Raises NotFound."""
@@ -118,7 +125,7 @@ class OperationsStore:
         state: Literal["acknowledged", "mitigating"] = "acknowledged",
     ) -> Incident:
         """A person has seen it or works on it. A resolved incident stays resolved. Raises NotFound, ValueError."""
-        row = {"by": person(by), "comment": comment, "at": at, "state": state}
+        row = {"by": person(by), "comment": words(comment), "at": at, "state": state}
         before = ("suspect", "firing") if state == "acknowledged" else ("suspect", "firing", "acknowledged")
         with self.writing() as connection:
             found = self.incident(name)
@@ -131,7 +138,7 @@ class OperationsStore:
         """Raises NotFound, ValueError."""
         with self.writing() as connection:
             found = self.incident(name)
-            row = {"incident": found.id, "at": at, "by": person(by), "text": text}
+            row = {"incident": found.id, "at": at, "by": person(by), "text": words(text)}
             self._insert_new(connection, NOTES, [{"id": content_id("note", *row.values()), **row}])
 
     def remarks(self, name: str) -> tuple[Remark, ...]:
@@ -156,7 +163,7 @@ class OperationsStore:
         """Raises ValueError for no or unknown matchers, or an end that is not after the start."""
         chosen = tuple(sorted((name, value) for name, value in matchers))
         identity = content_id("sil", chosen, starts_at, ends_at, by)
-        silence = Silence(identity, chosen, starts_at, ends_at, person(by), comment)
+        silence = Silence(identity, chosen, starts_at, ends_at, person(by), words(comment))
         with self.writing() as connection:
             self._insert_new(connection, SILENCES, [vars(silence)])
         return silence
@@ -196,7 +203,7 @@ class OperationsStore:
             raise ValueError("a breaker is reset with a reason")
         with self.writing() as connection:
             if self.breaker().tripped:
-                row = {"event": "reset", "at": at, "by": person(by), "reason": reason}
+                row = {"event": "reset", "at": at, "by": person(by), "reason": words(reason)}
                 connection.execute(sa.insert(BREAKER).values(**row))
 
     # Leases
@@ -250,11 +257,10 @@ class OperationsStore:
         An action that has its spares already gets the same again.
         """
         with self.writing() as connection:
-            pool = self.spares()
-            held = tuple(spare.node for spare in pool if spare.action == action)
+            held = tuple(connection.scalars(HELD_SPARES, {"holder": action}))
             if held:
                 return held
-            available = {spare.node for spare in pool if spare.state == "available"}
+            available = frozenset(connection.scalars(FREE_SPARES))
             chosen = tuple(node for node in preferred if node in available)[:count]
             if len(chosen) < count:
                 return ()
@@ -273,6 +279,10 @@ class OperationsStore:
     def _insert_new(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
         if rows:
             connection.execute(insert_into(connection, table).on_conflict_do_nothing(), rows)
+
+
+def _newest(wanted: "sa.Select[Any]", where: Iterable["sa.ColumnElement[bool]"], limit: int | None) -> "sa.Select[Any]":
+    return wanted.where(*where).order_by(INCIDENTS.c.detected_at.desc(), INCIDENTS.c.id).limit(limit)
 
 
 @cache
@@ -294,13 +304,6 @@ def _insert(dialect: str, table: sa.Table) -> "sqlite.Insert | postgresql.Insert
 def insert_into(connection: sa.Connection, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
     """An INSERT that knows ON CONFLICT, which SQLAlchemy has once per database."""
     return _insert(connection.dialect.name, table)
-
-
-def person(name: str) -> str:
-    """A name one can ask afterwards. Raises ValueError when it is empty."""
-    if not name.strip():
-        raise ValueError("say who: this needs a person's name")
-    return name.strip()
 
 
 def content_id(prefix: str, *parts: object) -> str:

@@ -55,6 +55,7 @@ INCIDENTS = sa.Table(
     sa.Index("incidents_detected", "detected_at"),
     sa.Index("incidents_state", "state", "detected_at"),
     sa.Index("incidents_cause", "cause", "detected_at"),
+    sa.Index("incidents_ended", "ends_at"),
 )  # fmt: skip
 
 ACKNOWLEDGEMENTS = sa.Table(

@@ -5,7 +5,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from pipelines.operations_store import OperationsStore, insert_into, person
+from pipelines.operations_people import person, words
+from pipelines.operations_store import OperationsStore, insert_into
 from pipelines.operations_tables import NOTES, VERDICTS
 from schemas.incident import Incident
 
@@ -20,7 +21,7 @@ class Verdicts:
 
     def judge(self, name: str, by: str, why: str, at: datetime, *, is_true: bool) -> Incident:
         """Say whether there was something; the last word holds. Raises NotFound, ValueError."""
-        row = {"at": at, "by": person(by), "is_true": is_true, "why": why.strip()}
+        row = {"at": at, "by": person(by), "is_true": is_true, "why": words(why.strip())}
         with self.store.writing() as connection:
             found = self.store.incident(name)
             said = insert_into(connection, VERDICTS).values(incident=found.id, **row)

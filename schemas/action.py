@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 ActionKind = Literal[
     "restart_app", "reset_gpu", "drain_node", "reboot_node", "field_diagnostics", "rma",
-    "pause_stage", "allocate_spare", "restore_shard", "resume", "global_checkpoint", "reclaim_gpus",
+    "pause_stage", "allocate_spare", "release_spare", "restore_shard", "resume", "global_checkpoint", "reclaim_gpus",
     "isolate_port", "reset_port", "clean_connector", "reseat", "replace_cable", "return_to_service",
     "raise_flow", "cap_power", "staged_shutdown", "isolate_loop", "switch_pump", "open_ticket",
 ]  # fmt: skip

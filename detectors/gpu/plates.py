@@ -6,7 +6,7 @@ have had the time to send one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import dataframely as dy
@@ -37,7 +37,8 @@ PENDING_COLUMNS = pl.Schema(
 class Together:
     """gpus: node, gpu, cdu, time and the readings of GPU and plate; a plate without a sensor has the supply of its
     loop as inlet. loops: cdu, time and LOOP_READINGS. waiting: PENDING_COLUMNS, for the next call.
-    time is when the bucket was complete, which is before now.
+    time is when the bucket was complete, which is before now. Where nothing came and nothing was complete, waiting is
+    the very frame that was pending.
     """
 
     gpus: pl.DataFrame
@@ -57,9 +58,9 @@ def together(
         _firsts(tables[ColdPlate], "cold_plate", "node", PLATE_READINGS, width, context),
         _firsts(loops.with_columns(gpu=0), "coolant_loop", "cdu", LOOP_READINGS, width, context),
     )
+    if not any(frame.height for frame in first) and not (pending["bucket"] < context.now - window).any():
+        return replace(_NOTHING, waiting=pending)
     rows = pl.concat([pending, *(frame for frame in first if frame.height)], how="diagonal")
-    if rows.is_empty():
-        return _NOTHING
     complete = pl.col("bucket") + window < context.now
     done = rows.filter(complete).unique(["table", *AT], keep="first", maintain_order=True)
     done = done.with_columns(time=pl.col("bucket") + window)

@@ -90,7 +90,7 @@ class ThermalResistance:
         """Findings on GPUs: cold_plate_clogged."""
         pending = state.filter(row=PENDING).select(PENDING_COLUMNS.names())
         sampled = together(tables, pending, context, every_seconds=self.every_seconds)
-        if sampled.gpus.is_empty() and sampled.waiting.is_empty() and pending.is_empty():
+        if sampled.waiting is pending:
             return Detection(ordered(), state)
         settled = state.filter(pl.col("row") != PENDING)
         changes = pl.DataFrame()

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 
 import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
 from detectors.gpu.xid_catalog import FALLEN_OFF_BUS, FATAL_CODES, RECOVERY_ACTION_CHANGED, XID_BY_CODE
-from detectors.gpu.xid_returns import RETURN_COLUMNS, came_back
+from detectors.gpu.xid_returns import KEY, RETURN_COLUMNS, came_back, is_first
+from detectors.stats.sorted_state import span
 from schemas.columns import UTC_MICROSECONDS
 from schemas.gpu import Gpu, GpuEvent
 
@@ -66,11 +68,12 @@ class XidFault:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         hold = timedelta(seconds=self.hold_seconds)
-        before = state.filter(row=LEVEL).select(LEVEL_COLUMNS.names())
-        history = state.filter(pl.col("row") != LEVEL).select(RETURN_COLUMNS.names())
+        levels_begin, _ = span(state, "row", LEVEL)  # the state is in order of what its rows are
+        before = state.slice(levels_begin).select(LEVEL_COLUMNS.names())
+        history = state.head(levels_begin).select(RETURN_COLUMNS.names())
         events = _events(tables[GpuEvent])
         own = pl.col("xid") == RECOVERY_ACTION_CHANGED
-        fatal_events = events.join(self._rules(), on="xid", maintain_order="left")
+        fatal_events = events.join(_rules(self.fatal), on="xid", maintain_order="left")
         returns, history_after = came_back(
             fatal_events, tables[Gpu], history, now=context.now,
             pause=timedelta(seconds=self.pause_seconds), window=timedelta(seconds=self.memory_seconds),
@@ -80,32 +83,28 @@ class XidFault:
             action=pl.when(spent).then(pl.lit("field_diagnostics")).otherwise("action"),
             spent=pl.col("stepped") & (pl.col("came_back") == self.returns),
         )
-        fatal = _runs(fatal_events, before.filter(~own), hold)
-        wanted = events.filter(own).with_columns(action=_driver_action()).filter(pl.col("action").is_not_null())
-        changed = _active_at(wanted, fatal, hold)
-        alone = wanted.join(changed, on="row", how="anti", maintain_order="left").with_columns(
-            cause=pl.lit("gpu_fatal_error")
-        )
-        runs = pl.concat([fatal, _runs(alone, before.filter(own), hold)], how="diagonal")
+        runs = fatal = _runs(fatal_events, before.filter(~own), hold)
+        changed = fatal.clear()
+        asked, asked_before = events.filter(own), before.filter(own)
+        if not (asked.is_empty() and asked_before.is_empty()):  # hardly ever, and half of what there is to compute
+            wanted = asked.with_columns(action=_driver_action()).filter(pl.col("action").is_not_null())
+            changed = _active_at(wanted, fatal, hold)
+            alone = wanted.join(changed, on="row", how="anti", maintain_order="left").with_columns(
+                cause=pl.lit("gpu_fatal_error")
+            )
+            runs = pl.concat([fatal, _runs(alone, asked_before, hold)], how="diagonal")
         begins = runs.filter(~pl.col("carried") & (pl.col("fresh") | own | pl.col("spent")))
         last = pl.coalesce("next", pl.lit(context.now)) - pl.col("time") > hold
         ends = runs.filter(last).with_columns(time=pl.col("time") + hold)
         active = runs.filter(pl.col("next").is_null() & ~last).select(LEVEL_COLUMNS.names())
-        kept = [pl.DataFrame(schema=self.keeps), active.with_columns(row=pl.lit(LEVEL)), history_after]
+        kept = [active.with_columns(row=pl.lit(LEVEL)), history_after]  # which have all columns between them
         after = pl.concat(kept, how="diagonal").select(self.keeps.names()).sort(pl.all())
         return Detection(ordered(*self._said(pl.concat([begins, changed], how="diagonal"), ends)), after)
 
-    def _rules(self) -> pl.DataFrame:
-        rules = [
-            (code, _cause(code), XID_BY_CODE[code].action if code in XID_BY_CODE else "open_ticket")
-            for code in self.fatal
-        ]
-        return pl.DataFrame(
-            rules, schema={"xid": pl.Int64(), "cause": pl.String(), "action": pl.String()}, orient="row"
-        )
-
     def _said(self, actives: pl.DataFrame, ends: pl.DataFrame) -> list[pl.DataFrame]:
         """Statements, one frame per cause."""
+        if actives.is_empty() and ends.is_empty():
+            return []
         causes = {code: _cause(code) for code in (*self.fatal, RECOVERY_ACTION_CHANGED)}
         said = pl.concat(
             [
@@ -119,10 +118,14 @@ class XidFault:
             cause=pl.col("xid").replace_strict(causes, return_dtype=pl.String),
             code=pl.format("xid {}", "xid"), severity=pl.lit("page"), threshold=pl.lit(1.0),
         )  # fmt: skip
-        return [
-            findings_frame(said.filter(cause=cause).drop("cause"), self.name, cause, "gpu")
-            for cause in dict.fromkeys(causes.values())
-        ]
+        by_cause = said.partition_by("cause", include_key=False, as_dict=True)
+        return [findings_frame(rows, self.name, cause, "gpu") for (cause,), rows in by_cause.items()]
+
+
+@cache
+def _rules(fatal: tuple[int, ...]) -> pl.DataFrame:
+    rules = [(code, _cause(code), XID_BY_CODE[code].action if code in XID_BY_CODE else "open_ticket") for code in fatal]
+    return pl.DataFrame(rules, schema={"xid": pl.Int64(), "cause": pl.String(), "action": pl.String()}, orient="row")
 
 
 def _cause(code: int) -> str:
@@ -156,17 +159,15 @@ def _driver_action() -> pl.Expr:
 
 def _runs(events: pl.DataFrame, state: pl.DataFrame, hold: timedelta) -> pl.DataFrame:
     """Events behind the carried last ones of each (GPU, code): `fresh` begins a level, `next` is the next event."""
-    key = ["entity", "xid"]
     timeline = pl.concat(
         [state.with_columns(carried=pl.lit(True)), events.with_columns(carried=pl.lit(False))], how="diagonal"
-    ).sort(*key, "carried", "time", descending=[False, False, True, False], maintain_order=True)
-    before = pl.col("time").shift(1).over(key)
+    ).sort(*KEY, "carried", "time", descending=[False, False, True, False], maintain_order=True)
+    first, paused = is_first(), pl.col("time") - pl.col("time").shift(1) > hold
     timeline = timeline.with_columns(
-        fresh=(before.is_null() | (pl.col("time") - before > hold)) & ~pl.col("carried"),
-        next=pl.col("time").shift(-1).over(key),
+        fresh=(first | paused) & ~pl.col("carried"), next=pl.when(~first.shift(-1)).then(pl.col("time").shift(-1))
     )
-    began = pl.when("carried").then("first_bad_at").when("fresh").then("time")
-    return timeline.with_columns(first_bad_at=began).with_columns(pl.col("first_bad_at").forward_fill().over(key))
+    began = pl.when("carried").then("first_bad_at").when("fresh").then("time")  # the first of each one is either
+    return timeline.with_columns(first_bad_at=began.forward_fill())
 
 
 def _active_at(wanted: pl.DataFrame, fatal: pl.DataFrame, hold: timedelta) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from detectors.gpu.slots import GPU_ID
+from detectors.stats.sorted_state import part
 from schemas.columns import UTC_MICROSECONDS
 
 CODE, GPU = "code", "gpu"
@@ -15,6 +16,7 @@ RETURN_COLUMNS = pl.Schema(
     }
 )  # fmt: skip
 KEY = ["entity", "xid"]
+NOBODY_BACK = pl.DataFrame(schema={"entity": pl.String(), "time": UTC_MICROSECONDS, "backs": pl.Int64()})
 
 
 def came_back(  # noqa: PLR0913  # rows, memory, and three times by keyword
@@ -30,48 +32,53 @@ def came_back(  # noqa: PLR0913  # rows, memory, and three times by keyword
         nothing = {"row": events.schema["row"], "came_back": pl.Int64(), "stepped": pl.Boolean()}
         return pl.DataFrame(schema=nothing), state
     back, last_rows = _backs(events, rows, state, pause)
-    codes = state.filter(row=CODE).select(*KEY, "time", "returned", "came_back")
-    timeline = pl.concat(
-        [codes.with_columns(carried=pl.lit(True)), events.select("row", *KEY, "time", carried=pl.lit(False))],
-        how="diagonal",
-    ).sort(*KEY, "carried", "time", descending=[False, False, True, False], maintain_order=True)  # fmt: skip
-    counted = timeline.sort("time").join_asof(
-        back.select("entity", "time", "backs").sort("time"), on="time", by="entity", check_sortedness=False
-    )
-    backs = pl.when("carried").then(0).otherwise(pl.col("backs").fill_null(0))
-    counted = counted.with_columns(backs=backs).sort(
-        *KEY, "carried", "time", descending=[False, False, True, False], maintain_order=True
-    )
-    fresh = (pl.col("time") - pl.col("time").shift(1).over(KEY) > window).fill_null(value=True)
-    again = (pl.col("backs") > pl.col("backs").shift(1).over(KEY)) | pl.col("returned").shift(1).over(KEY).fill_null(
-        value=False
-    )
-    counted = counted.with_columns(run=fresh.cast(pl.Int64).cum_sum().over(KEY), stepped=again & ~fresh)
+    codes = part(state, "row", CODE).select(*KEY, "time", "returned", "came_back", carried=True)
+    timeline = pl.concat([codes, events.select("row", *KEY, "time", carried=False)], how="diagonal")
+    if back.is_empty():
+        counted = timeline.with_columns(backs=pl.lit(0, pl.Int64), total=pl.lit(0, pl.Int64))
+    else:
+        counted = timeline.sort("time").join_asof(
+            back.select("entity", "time", "backs").sort("time"), on="time", by="entity", check_sortedness=False
+        )
+        counted = counted.with_columns(backs=pl.when("carried").then(0).otherwise(pl.col("backs").fill_null(0)))
+        total = back.group_by("entity").agg(total=pl.col("backs").max())
+        counted = counted.join(total, on="entity", how="left").with_columns(pl.col("total").fill_null(0))
+    counted = counted.sort(*KEY, "carried", "time", descending=[False, False, True, False], maintain_order=True)
+    fresh = is_first() | (pl.col("time") - pl.col("time").shift(1) > window)
+    again = (pl.col("backs") > pl.col("backs").shift(1)) | pl.col("returned").shift(1).fill_null(value=False)
+    counted = counted.with_columns(fresh=fresh, stepped=again & ~fresh)
     one_more = pl.when("carried").then("came_back").otherwise(pl.col("stepped").cast(pl.Int64).fill_null(0))
-    counted = counted.with_columns(came_back=one_more.cum_sum().over([*KEY, "run"]))
-    total = back.group_by("entity").agg(total=pl.col("backs").max())
-    latest = counted.group_by(KEY, maintain_order=True).last().join(total, on="entity", how="left")
-    latest = latest.filter(now - pl.col("time") <= window).with_columns(
-        returned=(pl.col("total").fill_null(0) > pl.col("backs")) | (pl.col("carried") & pl.col("returned"))
+    so_far = one_more.cum_sum()
+    counted = counted.with_columns(came_back=so_far - pl.when("fresh").then(so_far - one_more).forward_fill())
+    latest = counted.filter(is_first().shift(-1, fill_value=True) & (now - pl.col("time") <= window)).with_columns(
+        returned=(pl.col("total") > pl.col("backs")) | (pl.col("carried") & pl.col("returned"))
     )
     kept = [
-        latest.with_columns(row=pl.lit(CODE)).select("row", *KEY, "time", "returned", "came_back"),
+        latest.select(*KEY, "time", "returned", "came_back", row=pl.lit(CODE)),
         last_rows.join(latest, on="entity", how="semi").with_columns(row=pl.lit(GPU)),
     ]
-    after = pl.concat([pl.DataFrame(schema=RETURN_COLUMNS), *kept], how="diagonal").select(RETURN_COLUMNS.names())
+    after = pl.concat(kept, how="diagonal").select(RETURN_COLUMNS.names())
     said = counted.filter(~pl.col("carried")).select(
         "row", "came_back", stepped=pl.col("stepped").fill_null(value=False)
     )
-    return said, after.sort(pl.all())
+    return said, after
+
+
+def is_first() -> pl.Expr:
+    """Whether a row is the first of its GPU and code, in rows that are in order of both."""
+    return pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in KEY).fill_null(value=True)
 
 
 def _backs(
     events: pl.DataFrame, rows: pl.DataFrame, state: pl.DataFrame, pause: timedelta
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """entity, time, backs (so far in this batch) of the rows of GPUs with a known event; and each one's last row."""
-    known = state.filter(row=GPU).select("entity", "time", "energy_joules_total")
+    known = part(state, "row", GPU).select("entity", "time", "energy_joules_total")
     began = events.join(known, on="entity", how="anti").group_by("entity").agg(pl.col("time").min())
-    first = pl.concat([known, began], how="diagonal").with_columns(carried=pl.lit(True))
+    first = pl.concat([known, began], how="diagonal")
+    if rows.is_empty():
+        return NOBODY_BACK, first
+    first = first.with_columns(carried=pl.lit(True))
     nodes = first.select(node=pl.col("entity").str.split("/").list.first()).unique()
     samples = (
         rows.join(nodes, on="node", how="semi").select(GPU_ID, "time", "energy_joules_total")

@@ -13,6 +13,7 @@ from pipelines.cli.output import (
     action_document,
     actions_table,
     console,
+    cut,
     incident_document,
     incidents_table,
     moment,
@@ -218,7 +219,7 @@ def show_breaker(settings: SettingsFile = None, as_json: AsJson = False) -> int:
     document = {"tripped": state.tripped, "at": state.at, "by": state.by, "reason": state.reason}
     word = "tripped: no automatic action is taken" if state.tripped else "closed: automation may act"
     return said(
-        f"{word}{f' ({state.reason}, {state.by}, {moment(state.at)} UTC)' if state.at else ''}",
+        f"{word}{f' ({cut(state.reason)}, {state.by}, {moment(state.at)} UTC)' if state.at else ''}",
         document,
         as_json=as_json,
     )

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from pipelines.operations_people import SAID_MAXIMUM
 from pipelines.recovery.settings import RecoverySettings
 from pipelines.wording import some
 from schemas.action import ActionRecord
@@ -77,8 +78,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for column in columns:
         shown.add_column(column, overflow="fold", no_wrap=column in WHOLE)
     for row in rows:
-        shown.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+        shown.add_row(*(cell if isinstance(cell, Text) else Text(cut(cell)) for cell in row))
     return shown
+
+
+def cut(cell: object) -> str:
+    """What fits on a screen beside other things: no more than a person may say. `--json` gives it whole."""
+    text = "" if cell is None else str(cell)
+    return text if len(text) <= SAID_MAXIMUM else f"{text[: SAID_MAXIMUM - 1]}\u2026"
 
 
 def moment(time: datetime | None) -> str:

@@ -23,7 +23,8 @@ def escalations(
 ) -> tuple[ActionRequest, ...]:
     """Requests for what stands in the records, one each at most; the same records give the same ids.
 
-    retryable: actions that failed without effect and will be tried again by themselves.
+    history: of the targets whose resets are used up. retryable: actions that failed without effect and will be tried
+    again by themselves.
     """
     by_id = {record.request.id: record for record in records}
     found: dict[str, ActionRequest] = {}
@@ -44,13 +45,13 @@ def _follow(
     request = record.request
     if request.kind == "open_ticket":
         return None
-    if record.outcome == "refused" and _refusal(record) == Refusal.RESETS_USED_UP:
+    if refusal_of(record) == Refusal.RESETS_USED_UP:
         since = history.now - timedelta(days=settings.resets_window_days)
         mode = settings.mode_of(request.kind)
         diagnosed = history.diagnosed_since(request.target, since, mode)
         kind: ActionKind = "rma" if diagnosed else "field_diagnostics"
         return _instead(record, kind, f"{settings.resets_maximum} resets did not help")
-    if record.outcome == "refused" and _refusal(record) == Refusal.NO_SPARE and request.kind == "allocate_spare":
+    if refusal_of(record) == Refusal.NO_SPARE and request.kind == "allocate_spare":
         return _no_spare(record, by_id)
     return _complaint(record, by_id, history.now, retryable)
 
@@ -67,8 +68,9 @@ def _complaint(
     return None
 
 
-def _refusal(record: ActionRecord) -> str:
-    return record.why.partition(":")[0]
+def refusal_of(record: ActionRecord) -> str | None:
+    """Which of the guard's refusals it is; None of what was not refused."""
+    return record.why.partition(":")[0] if record.outcome == "refused" else None
 
 
 def _instead(record: ActionRecord, kind: ActionKind, reason: str) -> ActionRequest:

@@ -3,7 +3,7 @@
 from schemas.action import ActionKind
 
 # Bring back, or only tell a person: never held up by the breaker, a budget, a cooldown or age.
-RETURNS: frozenset[ActionKind] = frozenset({"return_to_service", "resume"})
+RETURNS: frozenset[ActionKind] = frozenset({"return_to_service", "resume", "release_spare"})
 PAPER: frozenset[ActionKind] = frozenset({"open_ticket"})
 
 # Take service away from the nodes under the target, so the breaker counts those.

@@ -6,14 +6,15 @@ is what a crash left behind: its executor is asked, and it is never done a secon
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from pipelines.operations_people import person, words
 from pipelines.operations_records import NotFound
-from pipelines.operations_store import OperationsStore, insert_into, person
+from pipelines.operations_store import OperationsStore, insert_into
 from pipelines.operations_tables import ACTION_EVENTS, ACTIONS, APPROVALS
 from pipelines.recovery.executors.contract import ActionOutcome, Executor, Lasting
 from pipelines.recovery.facts import Approval
@@ -21,24 +22,22 @@ from pipelines.recovery.ledger_queries import (
     APPROVALS_OF,
     BEGUN,
     BROUGHT_BACK,
-    EFFECTIVE,
     ENTER,
     EVENT,
     FINISH,
+    INTENTS,
     KNOWN,
     LEMONS,
     REMEMBERED,
     RENEW,
     TAKEN_OUT,
-    TAKES_OUT,
     UNANSWERED,
     UNDER_WAY,
     WAITING,
 )
+from pipelines.recovery.ledger_rows import decision_of, new_row, record_of, takes_out
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRecord, ActionRequest, Outcome, action_id
-
-ASKED = tuple(field.name for field in fields(ActionRequest))
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Ledger:
             rows = connection.execute(KNOWN, {"ids": list(ids)}).mappings().all()
         again = (row for row in rows if row["outcome"] == "failed" and row["recoverable"])
         retryable = frozenset(row["id"] for row in again if row["attempts"] < attempts_maximum)
-        return Standing({row["id"]: _record(row) for row in rows}, retryable)
+        return Standing({row["id"]: record_of(row) for row in rows}, retryable)
 
     def actions(
         self, *, incident: str | None = None, outcomes: Collection[Outcome] | None = None, limit: int | None = 100
@@ -106,11 +105,12 @@ class Ledger:
         times = {name: now - timedelta(seconds=seconds) for name, seconds in since.items()}
         return self._records(REMEMBERED, {**times, "places": list(places)})
 
-    def lemons(self, settings: RecoverySettings, now: datetime) -> frozenset[str]:
+    def lemons(self, among: Collection[str], settings: RecoverySettings, now: datetime) -> frozenset[str]:
         """Nodes drained so often of late that they are no spare."""
         since = now - timedelta(days=settings.lemon_window_days)
+        values = {"among": list(among), "since": since, "drains": settings.lemon_drains}
         with self.store.reading() as connection:
-            return frozenset(connection.scalars(LEMONS, {"since": since, "drains": settings.lemon_drains}))
+            return frozenset(connection.scalars(LEMONS, values))
 
     def taken_out(self) -> tuple[ActionRecord, ...]:
         """Drains and isolations that happened (or were rehearsed) and that nothing has returned since, oldest first."""
@@ -126,14 +126,14 @@ class Ledger:
 
         Raises NotFound and ValueError.
         """
-        who = person(by)
+        who, said = person(by), words(comment)
         with self.store.writing():
             record = self.known([action]).get(action)
             if record is None:
                 raise NotFound(f"{action!r} is not an action in this store; `hotspare actions list` shows them")
             if record.outcome in ("pending", "done", "failed", "rejected", "cancelled"):
                 raise ValueError(f"{action} cannot be cancelled: it is {record.outcome}")
-            return self._end(record, "cancelled", f"cancelled by {who}: {comment}".removesuffix(": "), at)
+            return self._end(record, "cancelled", f"cancelled by {who}: {said}".removesuffix(": "), at)
 
     def _end(self, record: ActionRecord, outcome: Outcome, why: str, at: datetime) -> ActionRecord:
         final: dict[str, Any] = {"outcome": outcome, "why": why, "at": at}
@@ -145,18 +145,18 @@ class Ledger:
 
     def enter(self, record: ActionRecord, before: ActionRecord | None) -> bool:
         """Write a decision. False: another worker was first, and its word stands. `pending` is the intent to act."""
-        begun, decided = int(record.outcome == "pending"), _decided(record)
+        begun, decided = int(record.outcome == "pending"), decision_of(record)
         with self.store.writing() as connection:
             if before is None:
                 insert = insert_into(connection, ACTIONS).on_conflict_do_nothing()
                 options = {"preserve_rowcount": True}
-                written = connection.execute(insert, _new_row(record), execution_options=options)
+                written = connection.execute(insert, new_row(record), execution_options=options)
             else:
                 same = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == before.outcome)
                 same &= (ACTIONS.c.at == before.at) & (ACTIONS.c.mode == before.mode)
                 change = sa.update(ACTIONS).where(same).values(
                     **decided, parameters=record.request.parameters, attempts=ACTIONS.c.attempts + begun,
-                    recoverable=False, is_out=_takes_out(record),
+                    recoverable=False, is_out=takes_out(record),
                 )  # fmt: skip
                 written = connection.execute(change)
             if written.rowcount == 1:
@@ -168,8 +168,8 @@ class Ledger:
         """Decisions about actions of which nothing is written yet, as the caller's transaction has seen."""
         with self.store.writing() as connection:
             if records:
-                connection.execute(ENTER, [_new_row(record) for record in records])
-                connection.execute(EVENT, [{"action": one.request.id, **_decided(one)} for one in records])
+                connection.execute(ENTER, [new_row(record) for record in records])
+                connection.execute(EVENT, [{"action": one.request.id, **decision_of(one)} for one in records])
             for record in records:
                 _bring_back(connection, record)
 
@@ -200,7 +200,7 @@ class Ledger:
             assert decided is not None, f"{action} is finished without having been begun"
             changed: dict[str, Any] = {"outcome": result, "why": outcome.detail or decided.why, "at": at}
             ended = replace(decided, **changed)
-            effect = {"recoverable": outcome.recoverable, "is_out": _takes_out(ended) and not outcome.recoverable}
+            effect = {"recoverable": outcome.recoverable, "is_out": takes_out(ended) and not outcome.recoverable}
             written = connection.execute(FINISH, {"action": action, **changed, **effect})
             assert written.rowcount == 1, f"{action} is finished without having been begun"
             self._event(connection, action, {"mode": "enforce", **changed})
@@ -213,8 +213,13 @@ class Ledger:
         ours = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == "pending")
         with self.store.writing() as connection:
             if connection.execute(sa.update(ACTIONS).where(ours).values(why=why)).rowcount == 1:
-                self._event(connection, record.request.id, {**_decided(record), "why": why, "at": at})
+                self._event(connection, record.request.id, {**decision_of(record), "why": why, "at": at})
         return replace(record, why=why)
+
+    def has_intents(self) -> bool:
+        """Whether any effect was begun, by whomever, of which no outcome is known yet."""
+        with self.store.reading() as connection:
+            return bool(connection.scalar(INTENTS))
 
     def carry_on(self, executors: Mapping[str, Executor], now: datetime) -> tuple[ActionRecord, ...]:
         """What has ended of that which was under way, after one more push by its executor."""
@@ -247,7 +252,7 @@ class Ledger:
 
         Raises NotFound, and ValueError when it does not wait (any more) or nobody says who.
         """
-        row = {"action": action, "by": person(by), "verdict": verdict, "comment": comment, "at": at}
+        row = {"action": action, "by": person(by), "verdict": verdict, "comment": words(comment), "at": at}
         with self.store.writing() as connection:
             record = self.known([action]).get(action)
             if record is None:
@@ -284,34 +289,13 @@ class Ledger:
 
     def _records(self, wanted: "sa.Select[Any]", values: Mapping[str, Any] | None = None) -> tuple[ActionRecord, ...]:
         with self.store.reading() as connection:
-            return tuple(_record(row) for row in connection.execute(wanted, values or {}).mappings())
+            return tuple(record_of(row) for row in connection.execute(wanted, values or {}).mappings())
 
     @staticmethod
     def _event(connection: sa.Connection, action: str, decided: Mapping[str, Any]) -> None:
         connection.execute(EVENT, {"action": action, **decided})
 
 
-def _decided(record: ActionRecord) -> dict[str, Any]:
-    return {"mode": record.mode, "outcome": record.outcome, "why": record.why, "at": record.at}
-
-
-def _new_row(record: ActionRecord) -> dict[str, Any]:
-    begun = int(record.outcome == "pending")
-    return {
-        **vars(record.request), **_decided(record), "attempts": begun, "recoverable": False,
-        "is_out": _takes_out(record),
-    }  # fmt: skip
-
-
-def _takes_out(record: ActionRecord) -> bool:
-    return record.request.kind in TAKES_OUT and record.outcome in EFFECTIVE
-
-
 def _bring_back(connection: sa.Connection, record: ActionRecord) -> None:
     if record.request.kind == "return_to_service" and record.outcome in ("done", "dry-run"):
         connection.execute(BROUGHT_BACK, {"place": record.request.target, "real": record.outcome == "done"})
-
-
-def _record(row: sa.RowMapping) -> ActionRecord:
-    request = ActionRequest(**{name: row[name] for name in ASKED})
-    return ActionRecord(request=request, mode=row["mode"], outcome=row["outcome"], why=row["why"], at=row["at"])

@@ -20,6 +20,7 @@ _oldest_first = (_row.at, _row.id)
 KNOWN = sa.select(ACTIONS).where(_ids)
 APPROVALS_OF = sa.select(APPROVALS).where(APPROVALS.c.action.in_(sa.bindparam("ids", expanding=True)))
 APPROVALS_OF = APPROVALS_OF.order_by(APPROVALS.c.at)
+INTENTS = sa.select(sa.exists().where(_row.outcome == "pending"))
 UNANSWERED = sa.select(ACTIONS).where(_row.outcome == "pending", _row.at <= sa.bindparam("before"))
 UNANSWERED = UNANSWERED.order_by(*_oldest_first)
 UNDER_WAY = "under way"  # how an intent says that its executor has begun, and is asked again on later turns
@@ -29,6 +30,16 @@ WAITING = sa.select(ACTIONS).where(
     _row.incident.in_(sa.bindparam("incidents", expanding=True)), _row.outcome.in_(("scheduled", "waiting_approval"))
 )
 TAKEN_OUT = sa.select(ACTIONS).where(_out, _row.outcome != "failed").order_by(*_oldest_first)
+
+# Spares stand in for a node that is out only where they were given when it was taken out, not for an earlier failure.
+_drain = ACTIONS.alias("drain")
+_its_own = sa.exists().where(_drain.c.is_out, _drain.c.target == _row.target, _drain.c.incident == _row.incident)
+_given = sa.select(_row.id).where(
+    _happened,
+    _row.kind == "allocate_spare",
+    _row.target.in_(sa.select(_drain.c.target).where(_drain.c.is_out)),
+    _its_own,
+)
 
 # lately: whatever happened since; long_ago: what happened since to one of the places, and spares that were promised.
 REMEMBERED = (
@@ -45,10 +56,7 @@ REMEMBERED = (
                 sa.select(_row.id).where(
                     _row.kind == "allocate_spare", _row.at > sa.bindparam("promised_since"), _row.outcome == "dry-run"
                 ),
-                sa.select(_row.id).where(
-                    _happened, _row.kind == "allocate_spare",
-                    _row.target.in_(sa.select(_row.target).where(_out).correlate(None)),
-                ),
+                _given,
             )
         )
     )
@@ -57,7 +65,8 @@ REMEMBERED = (
 
 LEMONS = (
     sa.select(_row.target)
-    .where(_row.kind == "drain_node", _row.outcome.in_(REAL), ~_row.recoverable, _row.at > sa.bindparam("since"))
+    .where(_row.target.in_(sa.bindparam("among", expanding=True)), _row.kind == "drain_node")
+    .where(_row.outcome.in_(REAL), ~_row.recoverable, _row.at > sa.bindparam("since"))
     .group_by(_row.target)
     .having(sa.func.count() >= sa.bindparam("drains"))
 )

@@ -13,8 +13,9 @@ from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.checks import Refusal
-from pipelines.recovery.degraded import ACTIVE, blind, degraded
-from pipelines.recovery.escalation import escalations
+from pipelines.recovery.complaints import complaints
+from pipelines.recovery.degraded import blind, degraded
+from pipelines.recovery.escalation import escalations, refusal_of
 from pipelines.recovery.executors.contract import ActionOutcome, Executor
 from pipelines.recovery.facts import Facts
 from pipelines.recovery.guard import Decision, decide, mode_for
@@ -22,15 +23,14 @@ from pipelines.recovery.history import History, history_from
 from pipelines.recovery.kinds import PAPER, TRUST_TELEMETRY
 from pipelines.recovery.ledger import Ledger, Standing
 from pipelines.recovery.policy import plan
-from pipelines.recovery.returns import outstanding, returns
+from pipelines.recovery.returns import outstanding, releases, returns
 from pipelines.recovery.settings import RecoverySettings
-from pipelines.recovery.spares import allocated, available, candidates, fill_pool, settle_pool
+from pipelines.recovery.spares import allocated, available, fill_pool, free, lent, nearest, settle_pool
 from schemas.action import ActionRecord, ActionRequest
-from schemas.incident import Incident, State
+from schemas.incident import Incident
 from schemas.topology import Topology, node_of
 
 INCIDENTS_AT_ONCE = 100  # bounds a transaction, and the number of parameters of a statement
-OVER: tuple[State, ...] = ("resolved",)
 OPEN = ("refused", "waiting_approval", "scheduled")  # no effect so far, and the case may change
 
 
@@ -51,8 +51,9 @@ def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own t
     StoreUnavailable: then nothing was done that the ledger does not know of.
     """
     ledger = Ledger(store)
-    for ended in (*ledger.carry_on(executors, now), *ledger.resolve(executors, settings, now)):
-        settle_pool(store, topology, ended, now)
+    if ledger.has_intents():
+        for ended in (*ledger.carry_on(executors, now), *ledger.resolve(executors, settings, now)):
+            settle_pool(store, topology, ended, now)
     ledger.close_open([one.id for one in incidents if one.state == "resolved"], now)
     records: list[ActionRecord] = []
     work = _Work(
@@ -136,10 +137,12 @@ def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> Standing:
     if not undecided:
         return stands
     ended: list[tuple[ActionRecord, ActionOutcome]] = []
-    while undecided or ended:
+    while True:
         with store.writing():
             work.write(ended)
             claimed, undecided = _decide_round(undecided, work) if undecided else ([], [])
+            if not claimed:  # so nothing waits for a step before it either
+                return work.standing(requests)
             claimed_at, ours = work.now, frozenset(record.request.id for record in claimed)
         ended = []
         for number, record in enumerate(claimed):
@@ -151,7 +154,6 @@ def _carry_out(requests: Sequence[ActionRequest], work: _Work) -> Standing:
                         ours = work.ledger.renew(left, claimed_at, work.now)
                         claimed_at = work.now
             ended = [(record, work.effect(record.request))] if record.request.id in ours else []
-    return work.standing(requests)
 
 
 def _undecided(requests: Sequence[ActionRequest], stands: Standing, work: _Work) -> list[ActionRequest]:
@@ -242,22 +244,24 @@ def _facts(requests: Sequence[ActionRequest], work: _Work) -> tuple[Facts, Stand
 def _escalations(records: Sequence[ActionRecord], stands: Standing, work: _Work) -> tuple[ActionRequest, ...]:
     if all(record.outcome in ("done", "dry-run", "observed") for record in records):
         return ()
-    history = work.history(record.request.target for record in records)
+    history = work.history(one.request.target for one in records if refusal_of(one) == Refusal.RESETS_USED_UP)
     return escalations(records, history, work.settings, stands.retryable)
 
 
 def _returns(work: _Work) -> tuple[ActionRequest, ...]:
     """What was taken out and may come back by itself."""
-    taken = outstanding(work.ledger.taken_out(), work.settings)
-    if not taken:
-        return ()
     store = work.ledger.store
-    known = store.incidents(ids={record.request.incident for record in taken}, states=OVER, limit=None)
-    incidents = {incident.id: incident for incident in known}  # what nobody stored is not known to be over
-    if not incidents:
-        return ()
-    active = store.incidents(states=ACTIVE, limit=None)
-    return returns(taken, incidents, active, work.ledger.taken_for(incidents), work.settings, work.now)
+    with store.reading():
+        taken, given = outstanding(work.ledger.taken_out(), work.settings), lent(work.ledger)
+        ours = {record.request.incident for record in (*taken, *given)}
+        known = store.incidents(ids=ours, limit=None) if ours else ()
+        over = {one.id: one for one in known if one.state == "resolved"}  # what nobody stored is not known to be over
+        if not over:
+            return ()
+        window = timedelta(seconds=max(work.settings.link_clean_seconds, work.settings.node_clean_seconds))
+        said = complaints(store, work.now - window)
+        back = returns(taken, over, said, work.ledger.taken_for(over), work.settings, work.now)
+        return (*back, *releases(given, over, said, work.settings, work.now))
 
 
 def _lost_nodes(incidents: Iterable[Incident], topology: Topology) -> dict[str, frozenset[str]]:
@@ -277,11 +281,9 @@ def _with_spares(
     assert facts.history is not None
     assert facts.held is not None
     drained = facts.history.drained_nodes("enforce")
-    lemons = work.ledger.lemons(work.settings, work.now)
-    unfit = work.lost.get(request.incident, frozenset()) | drained | lemons | facts.held
-    spares = allocated(
-        work.ledger.store, request, candidates(work.ledger.store, request, work.topology, unfit), work.now
-    )
+    fit = free(work.ledger.store) - work.lost.get(request.incident, frozenset()) - drained - facts.held
+    fit -= work.ledger.lemons(fit, work.settings, work.now)
+    spares = allocated(work.ledger.store, request, nearest(request, fit, work.topology), work.now)
     if not spares:
         why = f"{Refusal.NO_SPARE}: too few that are fit and outside the failed domain"
         return request, Decision(decision.mode, "refused", why, Refusal.NO_SPARE)

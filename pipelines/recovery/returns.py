@@ -1,15 +1,16 @@
 """Back to work: what automation took out returns by itself once it is whole and has stayed so. Pure.
 
 A link returns when no detector has complained about it (bit error rates before and after correction, received power,
-flaps) for the clean window. A node passes field diagnostics, then probation of its own. What must not come back by
-itself: anything a person holds, what is going to RMA, and whatever a leak took down (no automatic power-on).
+flaps) for the clean window, which begins anew with the end of each complaint. A node passes field diagnostics, then
+probation of its own. What must not come back by itself: anything a person holds, what is going to RMA, and whatever a
+leak took down (no automatic power-on).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pipelines.recovery.settings import RecoverySettings
-from schemas.action import ActionRecord, ActionRequest, action_id
+from schemas.action import ActionKind, ActionRecord, ActionRequest, action_id
 from schemas.incident import Incident
 from schemas.topology import node_of
 
@@ -28,38 +29,71 @@ def outstanding(records: Iterable[ActionRecord], settings: RecoverySettings) -> 
 def returns(  # noqa: PLR0913, PLR0917 - what was taken, why, what lasts, what was done: each its own thing
     taken: Sequence[ActionRecord],
     incidents: Mapping[str, Incident],
-    active: Sequence[Incident],
+    complaints: Sequence[Incident],
     taken_for: Mapping[str, Sequence[ActionRecord]],
     settings: RecoverySettings,
     now: datetime,
 ) -> tuple[ActionRequest, ...]:
     """Diagnostics and returns that are due. taken: outstanding. incidents: those they were taken for, by id.
 
-    active: incidents that last. taken_for: incident id -> all that was done for it.
+    complaints: incidents that last, and those that ended within the clean windows. taken_for: incident id -> all that
+    was done for it.
     """
-    complained = {_place(root) for one in active for root in one.roots}
-    complained.update(node_of(member) for one in active for member in one.members)
     found: list[ActionRequest] = []
-    for record in taken:
-        incident = incidents.get(record.request.incident)
-        ended = None if incident is None or incident.state != "resolved" else incident.ends_at
-        if ended is None or incident is None or incident.cause in BY_HAND:
-            continue
-        place = str(record.request.parameters.get("cable") or record.request.target)
-        if place in complained:
-            continue
-        found.extend(_due(record, taken_for.get(incident.id, ()), ended, settings, now))
+    for record, ended, quiet_since in _quiet(taken, incidents, complaints):
+        done = taken_for.get(record.request.incident, ())
+        found.extend(_due(record, done, ended, quiet_since, settings, now))
     return tuple(found)
 
 
-def _due(
-    record: ActionRecord, done: Sequence[ActionRecord], ended: datetime, settings: RecoverySettings, now: datetime
-) -> list[ActionRequest]:
+def releases(
+    lent: Sequence[ActionRecord], incidents: Mapping[str, Incident], complaints: Sequence[Incident],
+    settings: RecoverySettings, now: datetime,
+) -> tuple[ActionRequest, ...]:  # fmt: skip
+    """Spares that stood in for a power domain go back once it has been whole for as long as a node's probation: its
+    nodes take their ranks again. lent: of spares.lent. The others are as in returns.
+    """
+    found: list[ActionRequest] = []
+    for record, _, quiet_since in _quiet(lent, incidents, complaints):
+        clean = quiet_since + timedelta(seconds=settings.node_clean_seconds)
+        if now >= clean:
+            why = f"{record.request.target} has been whole for {settings.node_clean_seconds / 60:g} min"
+            back = _request(record, "release_spare", clean, why)
+            back.parameters["spares"] = record.request.parameters.get("spares", [])
+            found.append(back)
+    return tuple(found)
+
+
+def _quiet(
+    records: Sequence[ActionRecord], incidents: Mapping[str, Incident], complaints: Sequence[Incident]
+) -> Iterator[tuple[ActionRecord, datetime, datetime]]:
+    """Of these, those whose incident is over, where nobody complains: when it ended, and since when all is quiet."""
+    lasting: set[str] = set()
+    ended_at: dict[str, datetime] = {}
+    for one in complaints:
+        places = {*map(_place, one.roots), *map(node_of, one.members)}
+        if one.state != "resolved" or one.ends_at is None:
+            lasting |= places
+        else:
+            ended_at.update({place: max(one.ends_at, ended_at.get(place, one.ends_at)) for place in places})
+    for record in records:
+        incident = incidents.get(record.request.incident)
+        ended = None if incident is None or incident.state != "resolved" else incident.ends_at
+        place = str(record.request.parameters.get("cable") or record.request.target)
+        if ended is not None and incident is not None and incident.cause not in BY_HAND and place not in lasting:
+            yield record, ended, max(ended, ended_at.get(place, ended))
+
+
+def _due(  # noqa: PLR0913, PLR0917 - what was taken, what was done since, and three moments
+    record: ActionRecord, done: Sequence[ActionRecord], ended: datetime, quiet_since: datetime,
+    settings: RecoverySettings, now: datetime,
+) -> list[ActionRequest]:  # fmt: skip
+    """quiet_since: nobody has complained of the place after it."""
     target = record.request.target
     here = [one for one in done if node_of(one.request.target) == node_of(target) and one.request.kind in WORK]
     if any(one.request.kind == "rma" and one.outcome in ("done", "dry-run", "pending") for one in here):
         return []
-    worked = max([ended, *(one.at for one in here if one.outcome in ("done", "dry-run"))])
+    worked = max([quiet_since, *(one.at for one in here if one.outcome in ("done", "dry-run"))])
     if record.request.kind == "isolate_port":
         clean = worked + timedelta(seconds=settings.link_clean_seconds)
         why = f"no complaint for {settings.link_clean_seconds / 60:g} min"
@@ -68,23 +102,24 @@ def _due(
     passed = next((one for one in done if one.request.id == diagnostics.id), None)
     if passed is None or passed.outcome not in ("done", "dry-run"):
         return [diagnostics]
-    clean = passed.at + timedelta(seconds=settings.node_clean_seconds)
+    clean = max(passed.at, quiet_since) + timedelta(seconds=settings.node_clean_seconds)
     why = f"diagnostics passed, no complaint for {settings.node_clean_seconds / 60:g} min since"
     back = _request(record, "return_to_service", clean, why, after=diagnostics.id)
     back.parameters["replaced"] = any(one.request.kind == "allocate_spare" and one.outcome == "done" for one in done)
     return [back] if now >= clean else []
 
 
-def _request(record: ActionRecord, kind: str, at: datetime, reason: str, *, after: str | None = None) -> ActionRequest:
+def _request(
+    record: ActionRecord, kind: ActionKind, at: datetime, reason: str, *, after: str | None = None
+) -> ActionRequest:
     request = record.request
     carried = {
         name: value for name, value in request.parameters.items() if name in ("target_kind", "cause", "cable", "tier")
     }
     follows = {} if after is None else {"after": after}
     return ActionRequest(
-        id=action_id(request.incident, kind, request.target), incident=request.incident,
-        kind="return_to_service" if kind == "return_to_service" else "field_diagnostics", target=request.target,
-        parameters={**carried, "undoes": request.id, **follows}, requested_at=at, reason=reason,
+        id=action_id(request.incident, kind, request.target), incident=request.incident, kind=kind,
+        target=request.target, parameters={**carried, "undoes": request.id, **follows}, requested_at=at, reason=reason,
     )  # fmt: skip
 
 

@@ -176,20 +176,21 @@ class Ahead:
     def _tell(self, seen: Seen, until: datetime, arrivals: list[LaneArrival]) -> None:
         known = seen.judged.state.correlation
         with self._telling:
-            said = pl.concat([peek.findings for peek in (*self._swift, *self._beats)])
+            told = [peek.findings for peek in (*self._swift, *self._beats) if not peek.findings.is_empty()]
+            said = pl.concat(told) if len(told) > 1 else told[0]  # each query waits for the engine's
             said = said.filter(pl.col("time") >= seen.judged.state.now).sort("time", maintain_order=True)
             context = Context(
                 now=until, began=seen.judged.state.began, topology=self.topology,
                 intervals_seconds=self.intervals_seconds, lags=seen.judged.lags,
             )  # fmt: skip
             incidents, _ = correlate(said, known, context)
-            roots = set(said.filter("active").select("cause", "entity").iter_rows())
+            roots = set(zip(said["cause"], said["entity"], said["active"], strict=True))
             latest = self._seen or seen  # the engine may have gone on meanwhile
             told_by_engine = {one.id for one in (*known.incidents, *latest.judged.state.correlation.incidents)}
             begun = tuple(
                 incident for incident in incidents
                 if incident.state == "firing" and incident.id not in told_by_engine and incident.id not in self.told
-                and any((incident.cause, root) in roots for root in incident.roots)
+                and any((incident.cause, root, True) in roots for root in incident.roots)
             )  # fmt: skip
             if not begun:
                 return

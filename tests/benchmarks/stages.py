@@ -21,6 +21,7 @@ from pipelines.engine import Batch, Engine, EngineState
 from pipelines.intake import Intake, Piece, joined, take_in
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.settings import RecoverySettings
+from pipelines.recovery.warm_up import warm_up
 from pipelines.serve.ahead import Ahead
 from pipelines.serve.lane import LaneArrival, Mark
 from pipelines.sources.kafka_messages import reader_of
@@ -165,11 +166,14 @@ def bytes_per_sample(load: Load, folder: Path, window_seconds: int) -> dict[str,
 
 
 def told_ahead_milliseconds(load: Load, folder: Path, events: int) -> list[float]:
-    """From the receipt of an XID to the incident and its action requests in the operations file, engine at rest."""
+    """From the receipt of an XID to the incident and its action requests in the operations file, engine at rest, after
+    the readiness that serve begins with.
+    """
     engine, state = engine_of(load)
     first = next(load.windows(10))
     state = engine.step(state, Batch(tables=dict(first.tables), now=first.ends_at)).state
     operations = OperationsStore.open(folder / "operations.sqlite")
+    warm_up(load.topology, operations, state.now)
     responder = Responder(operations=operations, settings=RecoverySettings(), executors={}, clock=lambda: state.now)
     ahead = Ahead(
         detectors=CATALOG, topology=load.topology, intervals_seconds=engine.intervals_seconds, responder=responder

@@ -75,7 +75,10 @@ def test_a_locked_database_is_one_clear_error_and_readers_go_on(tmp_path: Path) 
     store.close()
 
 
-@pytest.mark.parametrize("url", ["mysql://h/db", "postgresql://user:secret@h:notaport/db"])
+URL_OF_NOBODY = "postgresql://user:secret@127.0.0.1:1/db"  # nothing listens there, where there is a driver at all
+
+
+@pytest.mark.parametrize("url", ["mysql://h/db", "postgresql://user:secret@h:notaport/db", URL_OF_NOBODY])
 def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(StoreUnavailable) as refused:
         OperationsStore.open(url)

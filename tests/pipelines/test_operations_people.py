@@ -1,18 +1,23 @@
 """Holds, rosters of jobs, and a store of the first version that gets them."""
 
 import sqlite3
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 import sqlalchemy as sa
+from rich.console import Console
 
+from pipelines.cli.output import table
 from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
 from pipelines.operations_migrations import MIGRATIONS
+from pipelines.operations_people import SAID_MAXIMUM
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore
 from pipelines.operations_verdicts import Verdicts
@@ -100,6 +105,45 @@ def test_nobody_judges_and_nothing_that_is_not_there_is_judged(store: Operations
         Verdicts(store).judge(made().id, " ", "", T0, is_true=True)
     with pytest.raises(NotFound):
         Verdicts(store).judge("inc-9", "ann", "", T0, is_true=True)
+
+
+TOO_LONG = "x" * (SAID_MAXIMUM + 1)
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda store, text: store.acknowledge(made().id, "ann", text, T0),
+        lambda store, text: store.note(made().id, "ann", text, T0),
+        lambda store, text: Verdicts(store).judge(made().id, "ann", text, T0, is_true=True),
+        lambda store, text: store.silence([("cause", "link_flap")], T0, later(1), "ann", text),
+        lambda store, text: Holds(store).hold("n00001", T0, later(1), "ann", text),
+        lambda store, text: store.reset_breaker("ann", text, T0),
+        lambda store, text: Ledger(store).answer("act-1", "ann", text, T0, verdict="approved"),
+        lambda store, text: Ledger(store).cancel("act-1", "ann", text, T0),
+    ],
+)
+def test_what_a_person_says_fits_on_a_screen(store: OperationsStore, say: Any) -> None:
+    store.upsert_incidents([made()], T0)
+    store.trip_breaker("too many nodes", T0)
+    with pytest.raises(ValueError, match="a comment of 2,001 characters: at most 2,000"):
+        say(store, TOO_LONG)
+    with suppress(NotFound):  # there is no action to speak of
+        say(store, TOO_LONG[1:])
+
+
+def test_what_was_said_before_there_was_a_limit_is_cut_on_the_screen_only() -> None:
+    screen = Console(file=StringIO(), width=80)
+    screen.print(
+        table("What people said", ("by", "text"), [("ann", TOO_LONG[1:]), ("bob", TOO_LONG.replace("x", "z"))])
+    )
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]  a StringIO
+    assert (shown.count("x"), shown.count("z"), shown.count("\u2026")) == (SAID_MAXIMUM + 1, SAID_MAXIMUM - 1, 1)
+
+
+def test_who_says_it_is_a_name(store: OperationsStore) -> None:
+    with pytest.raises(ValueError, match="a name of 2,001 characters"):
+        store.silence([("cause", "link_flap")], T0, later(1), TOO_LONG, "")
 
 
 def test_a_store_of_the_first_version_keeps_its_incidents_and_gets_what_came_since(tmp_path: Path) -> None:

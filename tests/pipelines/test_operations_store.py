@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,8 +8,8 @@ import sqlalchemy as sa
 
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore
-from pipelines.operations_tables import METADATA
 from schemas.incident import Incident
+from tests.pipelines.postgresql import postgresql_store
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOSTILE = 'n1\'; drop table incidents; --\n$(reboot) `id` "x" \\ % _ \u202e'
@@ -36,16 +35,10 @@ def sqlite_url(path: Path) -> str:
 @pytest.fixture(params=["sqlite", "memory", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OperationsStore]:
     if request.param == "postgresql":
-        url = os.environ.get("HOTSPARE_POSTGRES_URL")
-        if url is None:
-            pytest.skip("HOTSPARE_POSTGRES_URL names no PostgreSQL database to test with")
-        opened = OperationsStore.open(url)
-        with opened.writing() as connection:
-            for table in reversed(METADATA.sorted_tables):
-                if table.name != "schema_version":
-                    connection.execute(sa.delete(table))
-    else:
-        opened = OperationsStore.open(":memory:" if request.param == "memory" else sqlite_url(tmp_path))
+        with postgresql_store() as opened:
+            yield opened
+        return
+    opened = OperationsStore.open(":memory:" if request.param == "memory" else sqlite_url(tmp_path))
     yield opened
     opened.close()
 
@@ -99,6 +92,21 @@ def test_filters_and_order_of_the_list(store: OperationsStore) -> None:
     assert [found.id[-1] for found in store.incidents(causes=["node_lost"])] == ["2"]
     assert [found.id[-1] for found in store.incidents(since=later(2))] == ["3", "2"]
     assert [found.id[-1] for found in store.incidents(limit=1)] == ["3"]
+
+
+@pytest.mark.parametrize("states", [None, ("firing",), ("firing", "suspect"), ("firing", "resolved", "resolved")])
+@pytest.mark.parametrize("causes", [None, ("node_lost",), ("node_lost", "link_flap"), ()])
+def test_the_newest_of_several_states_and_causes(store: OperationsStore, states: Any, causes: Any) -> None:
+    every = [
+        made(number, cause=("node_lost", "link_flap", "gpu_hang")[number % 3], state=("firing", "resolved")[number % 2],
+             detected_at=later(number // 4))
+        for number in range(40)
+    ]  # fmt: skip
+    store.upsert_incidents(every, T0)
+    chosen = [one for one in every if states is None or one.state in states]
+    chosen = [one for one in chosen if (causes is None or one.cause in causes) and one.detected_at >= later(3)]
+    newest = sorted(chosen, key=lambda one: (-one.detected_at.timestamp(), one.id))
+    assert store.incidents(states=states, causes=causes, since=later(3), limit=7) == tuple(newest[:7])
 
 
 def test_an_incident_is_found_by_a_unique_beginning(store: OperationsStore) -> None:

@@ -1,16 +1,14 @@
-import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
 import pytest
-import sqlalchemy as sa
 
 from pipelines.operations_store import OperationsStore
-from pipelines.operations_tables import METADATA
 from schemas.incident import Incident
 from schemas.topology import Topology, topology_from_frames
+from tests.pipelines.postgresql import postgresql_store
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -42,14 +40,11 @@ def topology() -> Topology:
 
 @pytest.fixture(params=["memory", "postgresql"])
 def store(request: pytest.FixtureRequest) -> Iterator[OperationsStore]:
-    url = os.environ.get("HOTSPARE_POSTGRES_URL")
-    if request.param == "postgresql" and url is None:
-        pytest.skip("HOTSPARE_POSTGRES_URL names no PostgreSQL database to test with")
-    opened = OperationsStore.open(":memory:" if request.param == "memory" else str(url))
-    with opened.writing() as connection:
-        for table in reversed(METADATA.sorted_tables):
-            if table.name != "schema_version":
-                connection.execute(sa.delete(table))
+    if request.param == "postgresql":
+        with postgresql_store() as opened:
+            yield opened
+        return
+    opened = OperationsStore.open(":memory:")
     yield opened
     opened.close()
 

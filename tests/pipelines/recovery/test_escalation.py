@@ -166,8 +166,23 @@ def test_a_link_returns_after_126_clean_minutes_and_not_while_a_detector_complai
     run([], topology, store, plant, 100 + 126 * 60)
     assert ("return_to_service", "spine-3:1") not in plant.taken
     store.upsert_incidents([replace(errors, state="resolved", ends_at=later(5000))], later(7000))
-    run([], topology, store, plant, 100 + 126 * 60 + 1)
+    run([], topology, store, plant, 5000 + 126 * 60 - 1)
+    assert ("return_to_service", "spine-3:1") not in plant.taken
+    run([], topology, store, plant, 5000 + 126 * 60)
     assert ("return_to_service", "spine-3:1") in plant.taken
+
+
+def test_a_complaint_during_probation_begins_it_anew(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    plant = Willing()
+    repaired(store, topology, plant, incident("gpu_fallen_off_bus", "gpu", "n00001/3"))
+    hot = incident("gpu_thermal_throttle", "gpu", "n00001/5", detected_at=later(900), starts_at=later(900))
+    store.upsert_incidents([replace(hot, state="resolved", ends_at=later(1200))], later(1230))
+    run([], topology, store, plant, 1200 + 1799)
+    assert ("return_to_service", "n00001") not in plant.taken
+    run([], topology, store, plant, 1200 + 1800)
+    assert ("return_to_service", "n00001") in plant.taken
 
 
 def test_a_tripped_breaker_does_not_keep_a_healthy_node_out(

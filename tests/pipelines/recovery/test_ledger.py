@@ -148,10 +148,21 @@ def test_the_guard_remembers_what_is_out_for_ever_and_the_rest_for_its_windows(s
     assert numbers(ledger.history(chosen, now, ["n3", "n3/0"])) == {0, 1, 4, 6, 9, 11}
 
 
+def test_a_spare_of_an_earlier_failure_does_not_stand_in_for_this_one(store: OperationsStore) -> None:
+    ledger = did(
+        store, (0, "drain_node", "n1", "done"), (1, "allocate_spare", "n1", "done"),
+        (2, "return_to_service", "n1", "done"),
+    )  # fmt: skip
+    again = replace(request("n1"), id="act-3", incident="inc-2")
+    ledger.enter(ActionRecord(request=again, mode="enforce", outcome="done", why="", at=later(300 * DAY)), None)
+    assert numbers(ledger.history(RecoverySettings(), later(301 * DAY), ["n2"])) == {3}
+
+
 def test_a_node_drained_twice_in_a_month_is_a_lemon(store: OperationsStore) -> None:
     ledger = did(
         store, (0, "drain_node", "n1", "done"), (20 * DAY, "drain_node", "n1", "failed"),
         (0, "drain_node", "n2", "done"), (20 * DAY, "drain_node", "n2", "dry-run"),
     )  # fmt: skip
-    assert ledger.lemons(RecoverySettings(), later(29 * DAY)) == {"n1"}
-    assert ledger.lemons(RecoverySettings(), later(31 * DAY)) == frozenset()
+    assert ledger.lemons(["n1", "n2"], RecoverySettings(), later(29 * DAY)) == {"n1"}
+    assert ledger.lemons(["n1", "n2"], RecoverySettings(), later(31 * DAY)) == frozenset()
+    assert ledger.lemons(["n2"], RecoverySettings(), later(29 * DAY)) == frozenset()

@@ -152,7 +152,8 @@ def test_a_file_of_version_2_learns_what_is_out(tmp_path: Path) -> None:
             finished(Ledger(store), said, outcome, at)
     with store.writing() as connection:
         for statement in (
-            "DROP INDEX actions_out", "DROP INDEX actions_kind", "DROP INDEX actions_target",
+            "DROP INDEX incidents_ended", "DROP INDEX actions_out", "DROP INDEX actions_kind",
+            "DROP INDEX actions_target",
             "ALTER TABLE actions DROP COLUMN is_out", "DROP TABLE verdicts",
             "ALTER TABLE holds DROP COLUMN announced_at", 'ALTER TABLE holds DROP COLUMN "window"',
             "UPDATE schema_version SET version = 2",
