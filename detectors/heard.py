@@ -4,6 +4,7 @@ Rows of a cluster are millions. To write or hash the name of each row's GPU cost
 them, so names are only made of what is found: one a GPU, in their order.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ HEARD_COLUMNS = pl.Schema(
     {"id": pl.String(), "first": UTC_MICROSECONDS, "time": UTC_MICROSECONDS, "longest": pl.Duration("us"),
      "first_row": pl.UInt32(), "row": pl.UInt32()}
 )  # fmt: skip
+NOBODY = pl.DataFrame(schema=HEARD_COLUMNS)
 SHORT = np.iinfo(np.uint16).max
 DIGITS = 10
 Numbers = npt.NDArray[np.integer[Any]]
@@ -29,7 +31,7 @@ def heard(context: Context, rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataF
     """HEARD_COLUMNS of the entities of these rows of the step, in order of id: first and last (`time`) row, the longest
     pause between two, and the numbers of the first and the last row. by: the column of the id, or BY_GPU.
     """
-    return context.once(HeardBy(by), rows, in_order(context, rows, by))
+    return NOBODY if rows.is_empty() else context.once(HeardBy(by), rows, in_order(context, rows, by))
 
 
 def in_order(context: Context, rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
@@ -61,17 +63,16 @@ def standing_of(  # noqa: PLR0913  # nodes as they were and are, and what says s
 
     before: the same columns of the nodes known before. after: the nodes known now. beats, gpus: rows of the step.
     """
-    known = before.select("first", "host", entity=by)
+    known = before[by, "first", "host"]
     if beats.is_empty() and gpus.is_empty():
-        return known.rename({"entity": by})
-    names, seen = after.select(entity=by), heard(context, beats, BY_NODE).select("first", entity="id")
-    known, seen = beside(names, known), beside(names, seen)
-    is_host = known["host"].fill_null(value=False) | names["entity"].is_in(
-        heard(context, gpus, BY_NODE)["id"].implode()
-    )
-    return known.select(
-        first=pl.min_horizontal("first", seen["first"].alias("seen")), host=is_host, **{by: "entity"}
-    )  # fmt: skip
+        return known
+    names, seen = after[[by]].rename({by: "entity"}), heard(context, beats, BY_NODE)["id", "first"]
+    known = beside(names, known.rename({by: "entity"}))
+    first = beside(names, seen.rename({"id": "entity"}))["first"].alias("seen")
+    is_host = pl.col("host").fill_null(value=False)
+    if not gpus.is_empty():
+        is_host |= pl.col("entity").is_in(heard(context, gpus, BY_NODE)["id"].implode())
+    return known.select(pl.col("entity").alias(by), pl.min_horizontal("first", first), host=is_host)
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,7 @@ class InOrder:
             return pl.DataFrame(schema={"row": pl.UInt32(), "begins": pl.Boolean()})
         numbers: Numbers = sources["number"].to_numpy()
         for name in self.by[1:]:
-            part = rows[name]  # slots and ports are small numbers, none below zero (schemas.gpu); pumps have names
-            units = part.to_numpy() if part.dtype.is_integer() else _numbers(part)
-            numbers = _without_gaps(numbers * (int(units.max()) + 1) + units)
+            numbers = _finer(numbers, rows[name])
         entities = int(numbers.max()) + 1
         begins = np.ones(len(numbers), dtype=np.bool_)
         if entities == len(numbers):  # one row of each, as when a live batch is shorter than the interval
@@ -117,13 +116,14 @@ class HeardBy:
 
     def __call__(self, rows: pl.DataFrame, order: pl.DataFrame) -> pl.DataFrame:
         if rows.is_empty():
-            return HEARD_COLUMNS.to_frame()
+            return NOBODY
         row, first = order["row"].to_numpy(), np.flatnonzero(order["begins"].to_numpy())
-        times = rows["time"][order["row"]].to_physical().to_numpy()
+        single = len(first) == rows.height  # one row of each, in their own order: see InOrder
+        times = (rows["time"] if single else rows["time"][order["row"]]).to_physical().to_numpy()
         last = np.append(first[1:], len(row)) - 1
         pauses = np.diff(times, prepend=times[:1])
         pauses[first] = 0
-        units = rows[list(self.by)][pl.Series(row[first])]
+        units = rows[list(self.by)] if single else rows[list(self.by)][pl.Series(row[first])]
         ids = ids_of(units, self.by)
         by_id = _by_id(units, ids)
         found = {
@@ -147,6 +147,20 @@ def _by_id(units: pl.DataFrame, ids: pl.Series) -> Numbers:
     rank = np.empty(len(of_number), dtype=np.int64)
     rank[(sources[of_number] + "/").arg_sort().to_numpy()] = np.arange(len(of_number))
     return np.argsort(rank[numbers] * DIGITS + slots)
+
+
+def numbers_of(rows: pl.DataFrame, by: Sequence[str]) -> Numbers:
+    """A number for the entity of each row, from 0 without gaps."""
+    numbers = _numbers(rows[by[0]])
+    for name in by[1:]:
+        numbers = _finer(numbers, rows[name])
+    return numbers
+
+
+def _finer(numbers: Numbers, part: pl.Series) -> Numbers:
+    """The same with a part told apart: slots and ports are small numbers, none below zero; pumps have names."""
+    units = part.to_numpy() if part.dtype.is_integer() else _numbers(part)
+    return _without_gaps(numbers * (int(units.max()) + 1) + units)
 
 
 def _numbers(names: pl.Series) -> Numbers:

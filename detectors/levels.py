@@ -6,9 +6,11 @@ been good for `clear_seconds`. Both run lengths are carried per entity in the st
 
 from datetime import timedelta
 
+import numpy as np
 import polars as pl
 
-from detectors.stats.adjacent import begins, ends, within
+from detectors.stats.adjacent import Flags, before, differs, newest
+from detectors.stats.sorted_state import in_order, with_rows
 from schemas.columns import UTC_MICROSECONDS
 
 LEVEL_COLUMNS = pl.Schema(
@@ -28,26 +30,33 @@ def levels(
     of time within each entity. state: LEVEL_COLUMNS, one row per entity.
     Returns the rows of samples at which a level began or ended, with active and first_bad_at; and the new state.
     """
-    told = samples.filter(pl.col("bad").is_not_null())
+    told = samples.filter(samples["bad"].is_not_null())
     if told.is_empty():
         return told.with_columns(active=pl.lit(False), first_bad_at=pl.lit(None, UTC_MICROSECONDS)), state
-    before = state.filter(pl.col("entity").is_in(told["entity"].unique().implode())).with_columns(carried=True)
-    rows = pl.concat([before, told.with_columns(carried=False)], how="diagonal_relaxed").sort(
+    known = state.filter(pl.col("entity").is_in(told["entity"].unique().implode())).with_columns(carried=True)
+    rows = pl.concat([known, told.with_columns(carried=False)], how="diagonal_relaxed").sort(
         "entity", "carried", "time", descending=[False, True, False], maintain_order=True
     )
-    turned = begins() | (pl.col("bad") != pl.col("bad").shift(1))
-    rows = rows.with_columns(run_began=within(pl.when(pl.col("carried")).then("run_began").when(turned).then("time")))
-    lasted = pl.col("time") - pl.col("run_began")
-    verdict = (
-        pl.when(pl.col("carried")).then("active")
-        .when(pl.col("bad") & (lasted >= timedelta(seconds=for_seconds))).then(pl.lit(True))
-        .when(~pl.col("bad") & (lasted >= timedelta(seconds=clear_seconds))).then(pl.lit(False))
+    carried, bad, begins = rows["carried"].to_numpy(), _is_true(rows["bad"]), differs(rows["entity"])
+    times, first = rows["time"].to_numpy(), newest(begins)
+    run = newest(carried | begins | (bad != before(bad)))
+    run_began = np.where(carried, rows["run_began"].to_numpy(), times)[run]
+    holds = bad & (times - run_began >= timedelta(seconds=for_seconds))
+    over = ~bad & (times - run_began >= timedelta(seconds=clear_seconds))
+    verdict = newest(carried | holds | over)
+    active = (verdict >= first) & np.where(carried, _is_true(rows["active"]), holds)[verdict]
+    was = ~begins & before(active)
+    first_bad_at = np.where(carried, rows["first_bad_at"].to_numpy(), run_began)
+    since = newest(np.where(carried, ~np.isnat(first_bad_at), active & ~was))
+    first_bad_at = np.where(since >= first, first_bad_at[since], np.datetime64("NaT", "us"))
+    rows = rows.with_columns(
+        pl.Series("run_began", run_began).cast(UTC_MICROSECONDS), pl.Series("active", active),
+        pl.Series("first_bad_at", first_bad_at).cast(UTC_MICROSECONDS),
     )  # fmt: skip
-    rows = rows.with_columns(active=within(verdict).fill_null(value=False))
-    was = ~begins() & pl.col("active").shift(1, fill_value=False)
-    since = pl.when(pl.col("carried")).then("first_bad_at").when(pl.col("active") & ~was).then("run_began")
-    rows = rows.with_columns(first_bad_at=within(since), changed=(pl.col("active") != was) & ~pl.col("carried"))
-    changes = rows.filter("changed").sort("time", "entity").drop("carried", "run_began", "changed")
-    after = rows.filter(ends()).select(LEVEL_COLUMNS.names())
-    untouched = state.join(after, on="entity", how="anti")
-    return changes, pl.concat([untouched, after]).sort("entity")
+    changes = rows[np.flatnonzero((active != was) & ~carried)].sort("time", "entity")
+    after = rows[np.flatnonzero(np.append(begins[1:], True))]
+    return changes.drop("carried", "run_began"), with_rows(in_order(state), after)
+
+
+def _is_true(values: pl.Series) -> Flags:
+    return values.eq_missing(other=True).to_numpy()

@@ -7,6 +7,7 @@ something it lives in, touches the stretch of time on which it was judged.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+import numpy as np
 import polars as pl
 
 from schemas.columns import UTC_MICROSECONDS
@@ -62,6 +63,8 @@ def staying(job_events: pl.DataFrame, grace: timedelta) -> pl.DataFrame:
 
 def stays(judged: pl.DataFrame, plans: pl.DataFrame) -> pl.Series:
     """Whether each row's node was named by a restart and spoke after it (`time`), so that the restart is no excuse."""
+    if plans.is_empty():
+        return pl.Series("stays", np.zeros(judged.height, dtype=np.bool_))
     rows = judged.select("node", "time").with_row_index("row_number")
     named = rows.join(plans.filter(kind="stays"), left_on="node", right_on="entity")
     found = named.filter(pl.col("time") > pl.col("starts_at"))["row_number"]
@@ -95,6 +98,8 @@ def spread(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
 def loops_in(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """cdu, starts_at, ends_at: plans over a loop, or over a superblock or pod that all nodes of the loop are in."""
     own = plans.filter(kind="cdu").select("starts_at", "ends_at", cdu="entity")
+    if plans.is_empty():
+        return own
     found = [own]
     for kind in ("superblock", "pod"):
         wide = plans.filter(kind=kind)
@@ -108,7 +113,7 @@ def loops_in(plans: pl.DataFrame, topology: Topology) -> pl.DataFrame:
 def during(rows: pl.DataFrame, loops: pl.DataFrame, *, by: str, after: timedelta = timedelta(0)) -> pl.Series:
     """Whether each row's time lies in a window of its loop (`by`), or no longer than `after` behind its end."""
     if loops.is_empty() or rows.is_empty():
-        return pl.repeat(False, rows.height, dtype=pl.Boolean, eager=True).alias("planned")
+        return pl.Series("planned", np.zeros(rows.height, dtype=np.bool_))
     numbered = rows.select("time", by).with_row_index("row_number")
     inside = numbered.join(loops, left_on=by, right_on="cdu").filter(
         (pl.col("starts_at") <= pl.col("time"))
@@ -122,7 +127,7 @@ def forgiven(
 ) -> pl.Series:
     """Whether a plan touches [at - limit, at], for each row. keys: kind of plan -> the row's column with the id."""
     if plans.is_empty() or judged.is_empty():
-        return pl.repeat(False, judged.height, dtype=pl.Boolean, eager=True).alias("forgiven")
+        return pl.Series("forgiven", np.zeros(judged.height, dtype=np.bool_))
     rows = judged.with_row_index("row_number")
     touched = [
         rows.join(plans.filter(kind=kind), left_on=column, right_on="entity")

@@ -35,34 +35,39 @@ def silences(  # noqa: PLR0913  # who was heard, who is known, and the rule by k
     """Silences longer than the limit whose deadline is met, and the last row of every entity, in order of `by`.
 
     seen: of the entities with rows in this batch their last row (`by`, time and what is to be carried), and the first
-    and longest of detectors.heard, in order of `by`. state: the same columns as the last rows, one per entity.
-    rows_of: all rows in order of time of the entities asked for, which are few.
+    and longest of detectors.heard, in order of `by`. state: the same columns as the last rows, one per entity, and
+    what was told of a silence, which is not carried here. rows_of: all rows in order of time of the entities asked
+    for, which are few, with the columns of the state.
     Returns the rows that a silence followed, with `until`, the time of the next row (null while it lasts); and the
     new state. A silence that an earlier batch has met comes again until it ends: what was told is the caller's flag.
     """
     columns = state.columns
     state = state if state[by].is_sorted() else state.sort(by)
     at, there = located(state[by], seen[by])
-    after = merged(state, seen, at, there, by=by)
-    concerned = [after.filter(pl.col("time") + limit < now)[by]] if _is_past(after["time"], limit, now) else []
+    after = merged(state[[name for name in columns if name in seen.columns]], seen, at, there, by=by)
+    concerned = [after[by].filter(after["time"] < now - limit)]
     if not seen.is_empty():
         known = seen if there.all() else seen.filter(pl.Series(there, dtype=pl.Boolean))
         back = known["first"] - state["time"][at if there.all() else at[there]] > limit
         concerned += [known[by].filter(back), seen[by].filter(seen["longest"] > limit)]
     if all(names.is_empty() for names in concerned):
-        return after.clear().hstack([after["time"].clear().alias("until")]), after
-    names = pl.concat(concerned).unique()
-    carried = state.filter(pl.col(by).is_in(names.implode()))
-    timeline = carried if seen.is_empty() else pl.concat([carried, rows_of(names).select(columns)])
-    timeline = timeline.with_columns(until=pl.col("time").shift(-1).over(by))
+        return state.clear().hstack([state["time"].clear().alias("until")]), after
+    names = pl.concat(concerned).unique().sort()
+    timeline = _found(state, names, by=by)
+    spoke = _found(seen, names, by=by)[by]
+    if spoke.is_empty():  # all of them have been silent for a while
+        timeline = timeline.with_columns(until=pl.lit(None, timeline.schema["time"]))
+    else:
+        timeline = pl.concat([timeline, rows_of(spoke).select(columns)])
+        timeline = timeline.with_columns(until=pl.col("time").shift(-1).over(by)).sort(by, "time")
     lasted = pl.coalesce("until", pl.lit(now)) - pl.col("time") > limit
-    return timeline.filter(lasted).sort(by, "time"), after
+    return timeline.filter(lasted), after
 
 
-def _is_past(times: pl.Series, limit: timedelta, now: datetime) -> bool:
-    """Whether the deadline of anybody is met."""
-    oldest = times.min()
-    return isinstance(oldest, datetime) and oldest + limit < now
+def _found(rows: pl.DataFrame, names: pl.Series, *, by: str) -> pl.DataFrame:
+    """The rows of those that are there, both in order of `by`."""
+    at, there = located(rows[by], names)
+    return rows[at[there]]
 
 
 def returned(before: pl.DataFrame, gaps: pl.DataFrame, *, by: str) -> pl.DataFrame:
@@ -109,11 +114,12 @@ def proven(gaps: pl.DataFrame, gpus: pl.DataFrame, missed: timedelta) -> pl.Data
     """
     if gaps.is_empty():
         return gaps
-    hosts = gpus.filter(pl.col("node").is_in(gaps["id"].unique().implode())).select("time", id="node").unique()
-    found = gaps.with_columns(waited=pl.col("time") + missed).sort("waited").join_asof(
-        hosts.select("id", shown="time").sort("shown"), left_on="waited", right_on="shown", by="id",
-        strategy="forward", coalesce=False, allow_exact_matches=False, check_sortedness=False,
-    )  # fmt: skip
-    proof = pl.coalesce("proof", "shown")
-    before_return = pl.col("until").is_null() | (proof < pl.col("until"))
-    return found.with_columns(proof=pl.when(before_return).then(proof)).drop("waited", "shown").sort("id", "time")
+    if not gpus.is_empty():
+        hosts = gpus.filter(pl.col("node").is_in(gaps["id"].unique().implode())).select("time", id="node").unique()
+        found = gaps.with_columns(waited=pl.col("time") + missed).sort("waited").join_asof(
+            hosts.select("id", shown="time").sort("shown"), left_on="waited", right_on="shown", by="id",
+            strategy="forward", coalesce=False, allow_exact_matches=False, check_sortedness=False,
+        )  # fmt: skip
+        gaps = found.with_columns(proof=pl.coalesce("proof", "shown")).drop("waited", "shown").sort("id", "time")
+    before_return = pl.col("until").is_null() | (pl.col("proof") < pl.col("until"))
+    return gaps.with_columns(proof=pl.when(before_return).then("proof"))

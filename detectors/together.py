@@ -7,7 +7,7 @@ it, wherever they stand. So a silence that no failure domain explains is the tel
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -45,22 +45,25 @@ class Together:
     """
 
     def __init__(self, gaps: pl.DataFrame, known: pl.DataFrame, loops: pl.DataFrame, scope: Scope) -> None:
-        self.scope = scope
+        self.scope, self.gaps, self.known = scope, gaps, known
         self.margin = _span(1.25 * scope.interval)
         self.loop_margin = self.margin + _span(2 * scope.loop_interval)
-        fed_once = pl.when(pl.col("pdu_b").is_null()).then("pdu")  # a second feed keeps a node out of its domain's fate
-        domains: Mapping[Any, Any] = dict(scope.topology.nodes.select("node", fed_once).iter_rows())
-        self.cdus: Mapping[Any, Any] = dict(scope.topology.nodes.select("node", "cdu").iter_rows())
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(domains.values()))}
-        self._domain = {node: numbers[domain] for node, domain in domains.items()}
-        self._domains = len(numbers) + 1
         self.lasts, self.ends = _instants(gaps)
-        self.places = self._places(gaps["entity"])
-        self.since = np.sort(known["since"].dt.epoch("us").fill_null(0).to_numpy())
-        self.homes = self._places(known["entity"])
         self.loops: dict[str, list[tuple[int, int]]] = {}
         for cdu, last, end in zip(loops["entity"], *_instants(loops), strict=True):
             self.loops.setdefault(cdu, []).append((int(last), int(end)))
+
+    @cached_property
+    def since(self) -> Instants:
+        return np.sort(self.known["since"].dt.epoch("us").fill_null(0).to_numpy())
+
+    @cached_property
+    def domains(self) -> Mapping[str, int]:
+        """The number of each node's power domain. A second feed keeps a node out of its domain's fate."""
+        rows = self.scope.topology.node_rows
+        fed_by = {node: row["pdu"] if row["pdu_b"] is None else None for node, row in rows.items()}
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(fed_by.values()))}
+        return {node: numbers[domain] for node, domain in fed_by.items()}
 
     def common(self, node: str, last: datetime, at: datetime) -> bool:
         """Whether the node fell silent at `last` with so many others that no failure domain explains it, as of `at`.
@@ -81,19 +84,29 @@ class Together:
 
     def scattered(self, fallen: npt.NDArray[np.bool_], silent: npt.NDArray[np.bool_]) -> bool:
         """Whether many of the fallen stand in power domains of which half the nodes or more go on."""
-        homes = np.bincount(self.homes, minlength=self._domains)
-        goes_on = 2 * np.bincount(self.places[silent], minlength=self._domains) <= homes
+        count = len(self.domains) + 1
+        homes = np.bincount(self.homes, minlength=count)
+        goes_on = 2 * np.bincount(self.places[silent], minlength=count) <= homes
         places = self.places[fallen]
         return len(np.unique(places)) > 1 and bool(goes_on[places].mean() > SCATTERED_SHARE)
 
     def _loop_fell(self, node: str, began: int, now: int) -> bool:
+        cdu = self.scope.topology.node_rows.get(node, {}).get("cdu")
         return any(
-            abs(last - began) <= self.loop_margin and last < now < end
-            for last, end in self.loops.get(self.cdus.get(node) or "", ())
+            abs(last - began) <= self.loop_margin and last < now < end for last, end in self.loops.get(cdu or "", ())
         )
 
-    def _places(self, nodes: pl.Series) -> Instants:
-        return np.array([self._domain.get(node, self._domains - 1) for node in nodes], dtype=np.int64)
+    @cached_property
+    def places(self) -> Instants:
+        return self._domains_of(self.gaps["entity"])
+
+    @cached_property
+    def homes(self) -> Instants:
+        return self._domains_of(self.known["entity"])
+
+    def _domains_of(self, nodes: pl.Series) -> Instants:
+        """The number of the power domain of each; one more than all for those that no topology knows."""
+        return np.array([self.domains.get(node, len(self.domains)) for node in nodes], dtype=np.int64)
 
 
 def silent_loops(
@@ -108,8 +121,8 @@ def silent_loops(
 
 
 def _instants(gaps: pl.DataFrame) -> tuple[Instants, Instants]:
-    times = gaps.select(pl.col("time").dt.epoch("us"), pl.col("until").dt.epoch("us").fill_null(NEVER))
-    return times["time"].to_numpy(), times["until"].to_numpy()
+    until = gaps["until"].to_physical().fill_null(NEVER)
+    return gaps["time"].to_physical().to_numpy(), until.to_numpy()
 
 
 def _instant(moment: datetime) -> int:

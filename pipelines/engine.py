@@ -17,7 +17,15 @@ from detectors.correlate import correlate
 from detectors.correlation_state import Correlation
 from detectors.stats.sorted_state import part, span
 from pipelines.health_counts import HEALTH_COLUMNS, health_of
-from pipelines.row_order import in_order, is_increasing, is_nobody_behind, is_unique, without
+from pipelines.row_order import (
+    in_order,
+    is_after,
+    is_increasing,
+    is_near_newest,
+    is_nobody_behind,
+    is_unique,
+    without,
+)
 from schemas.admission import QUARANTINE_COLUMNS
 from schemas.columns import UTC_MICROSECONDS
 from schemas.incident import Incident
@@ -26,6 +34,7 @@ from schemas.tables import INTAKE_TABLES, TABLE_BY_NAME, TABLES, USUAL_INTERVALS
 from schemas.topology import Topology
 
 LATE_COLUMNS = pl.Schema({name: column.dtype for name, column in Late.columns().items()})
+NOBODY_LATE = pl.DataFrame(schema=LATE_COLUMNS)
 SOURCE_COLUMNS = pl.Schema({"table": pl.String(), "source": pl.String(), "newest": UTC_MICROSECONDS})
 SAID = "_said"
 ALLOWED_LATENESS_SECONDS: Mapping[str, float] = {"events": 0.0, "metrics": 1.0}
@@ -115,7 +124,7 @@ class Engine:
         findings, detectors = self._detect(released, state, self.context(state, now, batch.lags))
         following = replace(
             state, now=now, sources=sources, pending=pending, detectors=detectors,
-            recent=self._recent(state.recent, released, accepted, sources),
+            recent=self._recent(state.recent, released, pending, sources),
         )  # fmt: skip
         return Step(
             state=following, accepted=accepted, late=late, health=pl.DataFrame(schema=HEALTH_COLUMNS),
@@ -131,7 +140,7 @@ class Engine:
         self, state: EngineState, batch: Batch
     ) -> tuple[dict[str, pl.DataFrame], pl.DataFrame, pl.DataFrame]:
         accepted: dict[str, pl.DataFrame] = {}
-        lates: list[pl.DataFrame] = [pl.DataFrame(schema=LATE_COLUMNS)]
+        lates = [NOBODY_LATE]
         for table in TABLES:
             rows = batch.tables.get(table.name)
             if rows is None or rows.is_empty():
@@ -150,33 +159,33 @@ class Engine:
 
     def _recent(
         self, recent: Mapping[str, pl.DataFrame], released: Mapping[str, pl.DataFrame],
-        accepted: Mapping[str, pl.DataFrame], sources: pl.DataFrame,
+        waiting: Mapping[str, pl.DataFrame], sources: pl.DataFrame,
     ) -> dict[str, pl.DataFrame]:  # fmt: skip
-        """Rows whose repeat would not be late, as long as their source has not gone on: so a repeat is known as one."""
+        """Rows whose repeat would not be late, as long as their source has not gone on: so a repeat is known as one.
+        The newest row of a sender is always among them, or waiting.
+        """
         kept: dict[str, pl.DataFrame] = {}
         for table in TABLES:
             frames = [frames[table.name] for frames in (recent, released) if table.name in frames]
             if not frames:
                 continue
-            if table.name not in released and table.name not in accepted:
+            if table.name not in released:
                 kept[table.name] = recent[table.name]  # as it was: its sources have not gone on
                 continue
-            newest = part(sources, "table", table.name).select(_sender="source", newest="newest")
             # No sender's rows are as old as this and could still be repeated in time.
-            oldest = pl.lit(newest["newest"].min(), UTC_MICROSECONDS) - self._allowed(table)
+            oldest = (part(sources, "table", table.name)["newest"] - self._allowed(table)).min()
             rows = pl.concat(
-                frame.filter(pl.col(table.time) >= oldest)
-                .with_columns(_said=said_columns(table)).select(identity_of(table))
-                if SAID not in frame.columns else frame
-                for frame in frames
+                (
+                    frame.filter(frame[table.time] >= oldest)
+                    .with_columns(_said=said_columns(table))[identity_of(table)]
+                    if SAID not in frame.columns else frame
+                    for frame in frames
+                ), rechunk=True,
             )  # fmt: skip
-            rows = (
-                rows.with_columns(_sender=sender_of(table))
-                .join(newest, on="_sender", how="left")
-                .filter(pl.col(table.time) >= pl.col("newest") - self._allowed(table))
-            )
+            sender, later = (table.source, *table.senders), waiting.get(table.name, rows.clear())
+            rows = rows.filter(is_near_newest(rows, later, sender, table.time, self._allowed(table)))
             if not rows.is_empty():
-                kept[table.name] = rows.drop("newest", "_sender")
+                kept[table.name] = rows
         return kept
 
     def _detect(
@@ -184,7 +193,7 @@ class Engine:
     ) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
         read = {schema for detector in self.detectors for schema in detector.reads}
         rows = {
-            table.schema: released.get(table.name, empty(table))
+            table.schema: released[table.name] if table.name in released else empty(table)
             for table in (*TABLES, *INTAKE_TABLES) if table.schema in read
         }  # fmt: skip
         said: list[pl.DataFrame] = [pl.DataFrame(schema=FINDING_COLUMNS)]
@@ -213,13 +222,21 @@ def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -
     for name in sorted(name for name, rows in tables.items() if not rows.is_empty()):
         table, rows = TABLE_BY_NAME[name], tables[name]
         begin, end = span(known, "table", name)
-        seen = rows.group_by(table.source, *table.senders).agg(newest=pl.col(table.time).max())
-        named = seen.select(pl.lit(name).alias("table"), sender_of(table).alias("source"), "newest")
-        before = known.slice(begin, end - begin)
-        both = pl.concat([before, named]).group_by("source").agg(pl.col("table").first(), pl.col("newest").max())
-        kept += [known.slice(done, begin - done), both.select(SOURCE_COLUMNS.names()).sort("source")]
+        seen = rows.group_by(table.source, *table.senders).agg(seen=pl.col(table.time).max())
+        named = seen.select(source=sender_of(table), table=pl.lit(name), seen="seen")
+        kept += [known.slice(done, begin - done), _newer(known.slice(begin, end - begin), named)]
         done = end
     return pl.concat([*kept, known.slice(done)])
+
+
+def _newer(before: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """The sources of a table with the newest time of those `seen`."""
+    both = before.join(named["source", "seen"], on="source", how="left", maintain_order="left")
+    after = both.select("table", "source", newest=pl.max_horizontal("newest", "seen"))
+    if both["seen"].count() == named.height:
+        return after
+    new = named.join(before, on="source", how="anti").select("table", "source", newest="seen")
+    return pl.concat([after, new]).sort("source")
 
 
 def _split_late(
@@ -230,7 +247,7 @@ def _split_late(
     Newest is what the sender had sent before the row, in order of arrival, so that cutting the batch changes nothing.
     """
     if table.ahead or is_nobody_behind(rows[table.time], newest["newest"], allowed):
-        return rows, pl.DataFrame(schema=LATE_COLUMNS)
+        return rows, NOBODY_LATE
     known = rows.with_columns(_sender=sender_of(table)).join(
         newest.select(_sender="source", newest="newest"), on="_sender", how="left", maintain_order="left"
     )
@@ -239,7 +256,7 @@ def _split_late(
     is_late = (pl.col("_behind") > allowed).fill_null(value=False)
     late = marked.filter(is_late)
     if late.is_empty():
-        return rows, pl.DataFrame(schema=LATE_COLUMNS)
+        return rows, NOBODY_LATE
     return marked.filter(~is_late).drop("_behind"), late.select(
         time=pl.col(table.time), table=pl.lit(table.name), source=pl.col(table.source),
         behind_seconds=(pl.col("_behind").dt.total_microseconds() * 1e-6).round(6),
@@ -254,7 +271,10 @@ def _unrepeated(table: Table, rows: pl.DataFrame, said: list[pl.DataFrame]) -> p
     from a stream of single metrics. Parts stay rows of their own: joining them would depend on the cut.
     """
     identity, entity = identity_of(table), [table.time, *table.key]
-    known = [frame if SAID in frame.columns else frame.with_columns(_said=said_columns(table)) for frame in said]
+    known = [
+        frame if SAID in frame.columns else frame.with_columns(_said=said_columns(table))
+        for frame in said if not is_after(rows[table.time], frame[table.time])
+    ]  # fmt: skip
     is_once = is_increasing(rows, entity) or is_unique(rows, entity)
     if not known and is_once:
         return rows
@@ -291,8 +311,8 @@ def _release(
         if rows.is_empty():
             released[table.name] = rows
             continue
-        passed = pl.col(table.time) < now
-        ready = rows.filter(passed)
+        passed = rows[table.time] < now
+        ready = rows if passed.all() else rows.filter(passed)
         released[table.name] = in_order(ready, [table.time, *table.key])
         if ready.height < rows.height:
             waiting[table.name] = rows.filter(~passed)

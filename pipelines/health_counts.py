@@ -17,29 +17,22 @@ def health_of(
     accepted: Mapping[str, pl.DataFrame], late: pl.DataFrame, quarantined: pl.DataFrame, now: datetime
 ) -> pl.DataFrame:
     """HEALTH_COLUMNS: what admission did per table and source, with the batch's watermark as its time."""
+    one, none = pl.lit(1, pl.Int64), dict.fromkeys(("rows", "late", "quarantined"), pl.lit(0, pl.Int64))
     no_rule = pl.lit(None, pl.String)
     taken = [
-        rows.group_by(source=TABLE_SOURCES[name])
-        .agg(count=pl.len())
-        .select(
-            pl.lit(name).alias("table"), pl.col("source"), pl.col("count").cast(pl.Int64),
-            what=pl.lit("rows"), rule=no_rule,
-        )
+        rows.group_by(source=TABLE_SOURCES[name]).agg(rows=pl.len().cast(pl.Int64))
+        .select(pl.lit(name).alias("table"), "source", **none | {"rows": pl.col("rows")}, rule=no_rule)
         for name, rows in accepted.items()
     ]  # fmt: skip
-    one = pl.lit(1, pl.Int64).alias("count")
-    behind = late.select("table", "source", one, what=pl.lit("late"), rule=no_rule)
+    behind = late.select("table", "source", **none | {"late": one}, rule=no_rule)
     refused = quarantined.select(
-        pl.col("table", "source").fill_null("unknown"), one, what=pl.lit("quarantined"), rule=pl.col("rule")
+        pl.col("table", "source").fill_null("unknown"), **none | {"quarantined": one}, rule=pl.col("rule")
     )
-    counts = [
-        pl.col("count").filter(pl.col("what") == what).sum().alias(what) for what in ("rows", "late", "quarantined")
-    ]
-    return (
-        pl.concat([*taken, behind, refused])
-        .group_by("table", "source")
-        .agg(*counts, reason=pl.col("rule").drop_nulls().mode().sort().first())
-        .with_columns(time=pl.lit(now, UTC_MICROSECONDS))
-        .select(HEALTH_COLUMNS.names())
-        .sort("table", "source")
-    )
+    counted = pl.concat([*taken, behind, refused])
+    if late.is_empty() and quarantined.is_empty():  # each source of a table is there once
+        counted = counted.rename({"rule": "reason"})
+    else:
+        counted = counted.group_by("table", "source").agg(
+            pl.col("rows", "late", "quarantined").sum(), reason=pl.col("rule").drop_nulls().mode().sort().first()
+        )
+    return counted.with_columns(time=pl.lit(now, UTC_MICROSECONDS))[HEALTH_COLUMNS.names()].sort("table", "source")

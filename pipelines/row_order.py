@@ -4,21 +4,26 @@ Each may say no where a slower look would say yes; none says yes wrongly.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+from detectors.heard import numbers_of
 
 
 def is_increasing(rows: pl.DataFrame, columns: Sequence[str]) -> bool:
     """Whether each row is greater than the one before, compared column by column; a null compares as no."""
     if rows.height <= 1:
         return True
-    less, equal = pl.lit(value=False), pl.lit(value=True)
+    less, equal = pl.Series([False]), pl.Series([True])
     for column in columns:
-        before = pl.col(column).shift(1)
-        less |= equal & (before < pl.col(column))
-        equal &= before == pl.col(column)
-    return bool(rows.select(less.slice(1).fill_null(value=False).all()).item())
+        before, after = rows[column].head(-1), rows[column].slice(1)
+        less, equal = less | (equal & (before < after)), equal & (before == after)
+        if not equal.any():
+            break
+    return less.all(ignore_nulls=False) is True
 
 
 def in_order(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -37,10 +42,30 @@ def is_nobody_behind(times: pl.Series, newest: pl.Series, allowed: timedelta) ->
     """Whether no row is further behind than `allowed`: not even behind all others that came before it, whoever sent
     them. newest: of each sender, before these rows.
     """
-    spans = [(times.cum_max() - times).max()]
+    spans = [] if times.is_sorted() else [(times.cum_max() - times).max()]
     if not newest.is_empty():
         spans.append((newest.max() - times).max())
     return all(isinstance(span, timedelta) and span <= allowed for span in spans)
+
+
+def is_near_newest(
+    rows: pl.DataFrame, later: pl.DataFrame, sender: Sequence[str], time: str, allowed: timedelta
+) -> npt.NDArray[np.bool_]:
+    """Whether each row is no further than `allowed` behind the newest of its sender, be that among the later rows."""
+    if rows.is_empty():
+        return np.zeros(0, dtype=np.bool_)
+    every = pl.concat([rows[[time, *sender]], later[[time, *sender]]])
+    numbers, times = numbers_of(every, sender), every[time].to_physical().to_numpy()
+    newest = np.full(int(numbers.max()) + 1, times.min())
+    np.maximum.at(newest, numbers, times)
+    is_near: npt.NDArray[np.bool_] = newest[numbers] - times <= allowed // timedelta(microseconds=1)
+    return is_near[: rows.height]
+
+
+def is_after(times: pl.Series, others: pl.Series) -> bool:
+    """Whether all of these come later than all the others."""
+    first, last = times.min(), others.max()
+    return not (isinstance(first, datetime) and isinstance(last, datetime) and first <= last)
 
 
 def without(rows: pl.DataFrame, known: pl.DataFrame, columns: Sequence[str], time: str) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """The telemetry tables, read top to bottom: what they are keyed by, who sends them, how often, in which lane."""
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Literal
 
 import dataframely as dy
@@ -38,7 +39,7 @@ class Table:
     senders: tuple[str, ...] = ()
     ahead: bool = False
 
-    @property
+    @cached_property
     def columns(self) -> pl.Schema:
         """Column names and types, in order."""
         return pl.Schema({name: column.dtype for name, column in self.schema.columns().items()})
@@ -131,6 +132,7 @@ TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 TABLE_BY_SCHEMA: dict[type[dy.Schema], Table] = {table.schema: table for table in (*TABLES, *INTAKE_TABLES)}
 
 
+@cache
 def empty(table: Table) -> pl.DataFrame:
     """No rows, all columns."""
     return pl.DataFrame(schema=table.columns)

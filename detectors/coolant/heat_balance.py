@@ -83,7 +83,7 @@ class HeatBalance:
         """Findings: telemetry_implausible on sources, coolant_heat_unbalanced on CDUs."""
         pending = state.filter(row=PENDING).select(PENDING_COLUMNS.names())
         sampled = together(tables, pending, context, every_seconds=self.every_seconds)
-        if sampled.loops.is_empty() and sampled.waiting.is_empty() and pending.is_empty():
+        if sampled.waiting is pending:
             return Detection(ordered(), state)
         walked, memory = scan(
             _balances(sampled.gpus, sampled.loops), state.filter(row=MEANS).select("entity", "time", *MEMORY),

@@ -1,9 +1,11 @@
 """How a loop's state is laid out: runs of bad samples, the level beside other memory, parts under one schema."""
 
+import numpy as np
 import polars as pl
 
 from detectors.levels import LEVEL_COLUMNS
-from detectors.stats.adjacent import begins, within
+from detectors.stats.adjacent import before, differs, newest
+from schemas.columns import UTC_MICROSECONDS
 
 
 def run_start(rows: pl.DataFrame, since: str) -> pl.DataFrame:
@@ -11,9 +13,13 @@ def run_start(rows: pl.DataFrame, since: str) -> pl.DataFrame:
 
     rows: entity, time, carried, bad; those of an entity next to each other.
     """
-    turned = pl.col("bad") & (begins() | ~pl.col("bad").shift(1))
-    began = within(pl.when("carried").then(since).when(turned).then("time"))
-    return rows.with_columns(pl.when("bad").then(began).alias(since)).drop("bad")
+    carried, bad, good = (flags.to_numpy() for flags in (rows["carried"], *map(rows["bad"].eq_missing, (True, False))))
+    begins = differs(rows["entity"])
+    began = np.where(carried, rows[since].to_numpy(), rows["time"].to_numpy())
+    spoke = newest(np.where(carried, ~np.isnat(began), bad & (begins | before(good))))
+    is_known = bad & (spoke >= newest(begins))
+    found = np.where(is_known, began[spoke], np.datetime64("NaT", "us"))
+    return rows.drop("bad").with_columns(pl.Series(since, found).cast(UTC_MICROSECONDS))
 
 
 def level_of(state: pl.DataFrame) -> pl.DataFrame:
@@ -31,7 +37,10 @@ def stored(level: pl.DataFrame) -> pl.DataFrame:
 
 def fitted(rows: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Exactly the columns of the schema; what is not there is null."""
-    return rows.select(
-        pl.col(name).cast(dtype) if name in rows.columns else pl.lit(None, dtype).alias(name)
-        for name, dtype in schema.items()
-    )
+    return pl.DataFrame(
+        [
+            rows[name].cast(dtype) if name in rows.columns
+            else pl.Series(name, [None], dtype).new_from_index(0, rows.height)
+            for name, dtype in schema.items()
+        ]
+    )  # fmt: skip

@@ -65,7 +65,10 @@ def follow(
     Returns SAID_COLUMNS: one row where the level begins, and one where what was said then no longer holds.
     """
     held = {row.pop("entity"): _Watch(**row) for row in before.drop_nulls("plate_celsius").iter_rows(named=True)}
-    suspected = rows.filter(pl.col("suspect_since").is_not_null())["entity"].unique()
+    schema = pl.Schema({"entity": pl.String(), **WATCH_COLUMNS})
+    suspected = rows["entity"].filter(rows["suspect_since"].is_not_null()).unique()
+    if suspected.is_empty() and not held:
+        return pl.DataFrame(schema=SAID_COLUMNS), pl.DataFrame(schema=schema)
     some = pl.concat([suspected, pl.Series(list(held), dtype=pl.String())]).unique()
     turns = {(row["entity"], row["time"]): row for row in changes.iter_rows(named=True)}
     said: list[dict[str, Any]] = []
@@ -90,7 +93,6 @@ def follow(
                 )  # fmt: skip
         held[entity] = watch
     kept = [{"entity": entity, **asdict(watch)} for entity, watch in held.items()]
-    schema = pl.Schema({"entity": pl.String(), **WATCH_COLUMNS})
     return pl.DataFrame(said, schema=SAID_COLUMNS), pl.DataFrame(kept, schema=schema).sort("entity")
 
 

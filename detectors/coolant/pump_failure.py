@@ -193,6 +193,8 @@ class PumpFailure:
 
     def _unplanned(self, judged: pl.DataFrame, loops: pl.DataFrame) -> pl.DataFrame:
         """Without the verdict of bad samples that maintenance of the loop explains: they say nothing."""
+        if loops.is_empty():
+            return judged
         planned = during(judged, loops, by="entity", after=timedelta(seconds=self.clear_seconds))
         boils = (pl.col("share") < self.planned_flow) & (pl.col("rise_over_normal_kelvin") > self.rise_kelvin)
         meant = planned & judged.select(meant=pl.col("bad") & ~boils.fill_null(value=False))["meant"]
@@ -256,6 +258,8 @@ class PumpFailure:
         )  # fmt: skip
 
     def _findings(self, changes: pl.DataFrame, judged: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
+        if changes.is_empty() and said.is_empty():
+            return NO_FINDINGS
         place = ["entity", "time"]
         again = judged.join(said, on=place, how="semi").join(changes, on=place, how="anti").with_columns(active=True)
         rows = pl.concat([changes, again], how="diagonal_relaxed").join(said, on=place, how="left")

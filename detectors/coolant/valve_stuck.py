@@ -65,7 +65,7 @@ class ValveStuck:
         """Findings on GPUs: valve_stuck."""
         pending = state.filter(row=PENDING).select(PENDING_COLUMNS.names())
         sampled = together(tables, pending, context, every_seconds=self.every_seconds)
-        if sampled.gpus.is_empty() and sampled.waiting.is_empty() and pending.is_empty():
+        if sampled.waiting is pending:
             return Detection(ordered(), state)
         before = state.filter(row=LEVEL).select(LEVEL_COLUMNS.names())
         changes, after = levels(

@@ -11,7 +11,7 @@ from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findin
 from detectors.heard import BY_GPU, BY_NODE, standing_of
 from detectors.job.silent_jobs import JOB, START, job_silences, said_of_jobs
 from detectors.job.silent_nodes import Limits, head_starts, limits_of, shown, silence_of, silent, verdicts
-from detectors.job.silent_ranks import alone_of, is_told
+from detectors.job.silent_ranks import alone_of, is_told, possible
 from detectors.planned import PLAN_COLUMNS, forgiven, new_plans, spread, staying, stays, still_needed
 from detectors.silence import proven, seconds
 from detectors.stats.sorted_state import part
@@ -121,11 +121,15 @@ class MissedHeartbeats:
             nodes = nodes.with_columns(*SAID, back=pl.min_horizontal("until", "proof"))
             lost = nodes.filter(pl.coalesce("until", pl.lit(context.now)) - pl.col("base") > limits.dead)
             alive = shown(gaps, silence, limits)
-            alone = alone_of(quiet, beats, nodes_before, lost, alive, limits)
+            likely = possible(quiet, nodes_after, alive, limits)
+            alone = alone_of(likely, beats, nodes_before, lost, alive, limits)
             ranks = _judged(alone, spread_plans, limits, context).with_columns(*SAID, back="until")
-            ranks = _before_planned_end(ranks, nodes)
-            left = _left_with_node(quiet, ranks, nodes)
-            ranks_kept = _told(ranks_after, ranks).filter(~pl.col("id").is_in(left.implode()))
+            ranks_kept = ranks_after
+            if nodes["meant"].any():
+                ranks = _before_planned_end(ranks, nodes)
+                left = _left_with_node(quiet, ranks, nodes)
+                ranks_kept = ranks_kept.filter(~pl.col("id").is_in(left.implode()))
+            ranks_kept = _told(ranks_kept, ranks.filter(pl.col("until").is_null())["id", "meant", "suspect", "dead"])
             nodes_kept = _with_last_return(_told_nodes(nodes_after, nodes, gaps, alive), nodes_before, lost)
             said = ordered(
                 findings_frame(_statements(ranks, limits), self.name, "gpu_hang", "gpu"),
@@ -145,10 +149,11 @@ def _lagging(gaps: pl.DataFrame, known: pl.DataFrame, context: Context, limits: 
     """Silences of nodes with `base`, since when a node is waited for: its last beat, by the clock of the others."""
     late = {node: lag for node, lag in context.lags.items() if lag > timedelta(0)}  # a fast clock is not waited for
     lags = {**late, **head_starts(gaps, known, context, limits)}
-    lag = pl.lit(timedelta(0))
-    if lags:
-        lag = pl.col("id").replace_strict(lags, default=timedelta(0), return_dtype=pl.Duration("us"))
-    return gaps.with_columns(node="id", base=pl.col("time") + lag, heard="time")
+    waited = gaps.with_columns(node="id", base="time", heard="time")
+    if not lags:
+        return waited
+    lag = pl.col("id").replace_strict(lags, default=timedelta(0), return_dtype=pl.Duration("us"))
+    return waited.with_columns(pl.col("base") + lag)
 
 
 def _judged(
@@ -167,18 +172,15 @@ def _judged(
     timed = timed.filter(pl.col("suspect_at") < end).sort("id", "time", "suspect_at")
     first = timed.unique(["id", "time"], keep="first", maintain_order=True)
     own, job = {"gpu": "id", "node": "node"}, {"job": "job"}
-    first = first.with_columns(
-        spared=forgiven(first, plans, own, at="suspect_at", limit=limits.suspect)
-        | (forgiven(first, plans, job, at="suspect_at", limit=limits.suspect) & first["leaves"]),
-        meant=forgiven(first, plans, own, at="dead_at", limit=limits.dead)
-        | (forgiven(first, plans, job, at="dead_at", limit=limits.dead) & first["leaves"]),
-    )
+    spared = forgiven(first, plans, own, at="suspect_at", limit=limits.suspect)
+    spared |= forgiven(first, plans, job, at="suspect_at", limit=limits.suspect) & first["leaves"]
+    meant = forgiven(first, plans, own, at="dead_at", limit=limits.dead)
+    meant |= forgiven(first, plans, job, at="dead_at", limit=limits.dead) & first["leaves"]
     unjudged = ~pl.col("dead") & (pl.col("dead_at") < end)
     return first.with_columns(
-        says_suspect=pl.col("suspect").is_null() & ~pl.col("dead") & ~pl.col("spared"),
-        says_dead=unjudged & ~pl.col("meant"),
-        meant=unjudged & pl.col("meant"),
-    )
+        says_suspect=pl.col("suspect").is_null() & ~pl.col("dead") & ~spared,
+        says_dead=unjudged & ~meant, meant=unjudged & meant,
+    )  # fmt: skip
 
 
 def _planned_ends(nodes: pl.DataFrame) -> pl.DataFrame:
@@ -204,54 +206,50 @@ def _left_with_node(quiet: pl.DataFrame, ranks: pl.DataFrame, nodes: pl.DataFram
 
 def _nothing_told(after: pl.DataFrame) -> pl.DataFrame:
     """The state where nobody is silent."""
-    unknown = pl.lit(None, UTC_MICROSECONDS)
-    return after.with_columns(suspect=pl.lit(None, pl.Boolean), dead=pl.lit(value=False), proof=unknown, again=unknown)
+    unknown = dict.fromkeys(("since", "proof", "again"), pl.lit(None, UTC_MICROSECONDS))
+    return after.with_columns(suspect=pl.lit(None, pl.Boolean), dead=pl.lit(value=False), **unknown)
 
 
-def _told(after: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """The state with what has been said of silences that last; those that were meant are forgotten."""
-    lasting = judged.filter(pl.col("until").is_null())
-    said = lasting.select("id", now_suspect="suspect", now_dead="dead")
-    after = _nothing_told(after.filter(~pl.col("id").is_in(lasting["id"].filter(lasting["meant"]).implode())))
-    return (
-        after.join(said, on="id", how="left", maintain_order="left")
-        .with_columns(suspect="now_suspect", dead=pl.col("now_dead").fill_null(value=False))
-        .drop("now_suspect", "now_dead")
-    )
+def _told(after: pl.DataFrame, lasting: pl.DataFrame) -> pl.DataFrame:
+    """The state with what has been said of silences that last; those that were meant are forgotten. lasting: id, meant
+    and the columns of the state that it fills.
+    """
+    after = _nothing_told(after)
+    if lasting.is_empty():
+        return after
+    if lasting["meant"].any():
+        after = after.filter(~pl.col("id").is_in(lasting["id"].filter(lasting["meant"]).implode()))
+    said = lasting[[name for name in lasting.columns if name != "meant"]]
+    kept = after[[name for name in after.columns if name == "id" or name not in said.columns]]
+    told = kept.join(said, on="id", how="left", maintain_order="left")
+    return told.with_columns(pl.col("dead").fill_null(value=False))
 
 
 def _told_nodes(after: pl.DataFrame, judged: pl.DataFrame, gaps: pl.DataFrame, alive: pl.DataFrame) -> pl.DataFrame:
     """The same for nodes, with proof and again. One whose host has shown itself is told back."""
-    lives = pl.col("proof").is_not_null()
-    lasting = pl.col("until").is_null()
-    said = judged.with_columns(
-        suspect=pl.when(lives).then(pl.lit(value=False)).otherwise("suspect"), dead=pl.col("dead") & ~lives
-    )
-    known = (
-        gaps.filter(lasting).select("id", "proof", last="time")
-        .join(alive.filter("returned"), on=["id", "last"], how="left")
-        .select("id", proof=pl.coalesce("shown", "proof"))
+    lives, lasting = pl.col("proof").is_not_null(), pl.col("until").is_null()
+    said = judged.filter(lasting).select(
+        "id", "meant", dead=pl.col("dead") & ~lives,
+        suspect=pl.when(lives).then(pl.lit(value=False)).otherwise("suspect"),
+        again=pl.when(pl.col("again").is_not_null()).then(pl.max_horizontal("again", "proof")),
     )  # fmt: skip
-    asked = judged.filter(lasting).select(
-        "id", again=pl.when(pl.col("again").is_not_null()).then(pl.max_horizontal("again", "proof"))
-    )
-    return (
-        _told(after, said).drop("proof", "again")
-        .join(known, on="id", how="left", maintain_order="left")
-        .join(asked, on="id", how="left", maintain_order="left")
-    )  # fmt: skip
+    known = gaps.filter(lasting)["id", "time", "proof"]
+    if alive["returned"].any():
+        back = alive.filter("returned").select("id", "shown", time="last")
+        known = known.join(back, on=["id", "time"], how="left").with_columns(proof=pl.coalesce("shown", "proof"))
+    return _told(after, known["id", "proof"].join(said, on="id", how="left"))
 
 
 def _with_last_return(after: pl.DataFrame, before: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
     """The nodes with `since`, the newest return from a silence. One that ends a planned silence begins anew, as if
     never seen. lost: the silences of this batch.
     """
-    known = before.filter(pl.col("since").is_not_null()).select("id", "since", meant=pl.lit(value=False))
-    if not lost.is_empty():
+    known = before["id", "since"].filter(before["since"].is_not_null()).with_columns(meant=pl.lit(value=False))
+    if lost["until"].count():
         came = lost.filter(pl.col("until").is_not_null())
-        known = pl.concat([known, came.select("id", "meant", since="until").select(known.columns)])
+        known = pl.concat([known, came.select("id", since="until", meant="meant")])
     if known.is_empty():
-        return after.with_columns(since=pl.lit(None, UTC_MICROSECONDS))
+        return after
     newest = known.sort("id", "since").group_by("id").last().filter(~pl.col("meant")).select("id", "since")
     return after.drop("since").join(newest, on="id", how="left", maintain_order="left")
 
@@ -260,22 +258,23 @@ def _statements(judged: pl.DataFrame, limits: Limits) -> pl.DataFrame:
     """Begins and ends of both stages."""
     stages = []
     for code, severity, limit in (("suspect", "info", limits.suspect), ("dead", "page", limits.dead)):
-        begins = judged.filter(f"says_{code}").with_columns(at=pl.col(f"{code}_at"), active=pl.lit(True))
-        end = pl.when("meant").then("dead_at").otherwise("back")
-        ends = judged.filter(code).with_columns(at=end, active=pl.lit(False)).filter(pl.col("at").is_not_null())
-        stages.append(
-            pl.concat([begins, ends]).with_columns(
-                code=pl.lit(code), severity=pl.lit(severity), threshold=pl.lit(limit.total_seconds())
+        begin = pl.when(f"says_{code}").then(f"{code}_at")
+        end = pl.when(code).then(pl.when("meant").then("dead_at").otherwise("back"))
+        stages += [
+            judged.with_columns(
+                at=at, active=pl.lit(active), code=pl.lit(code), severity=pl.lit(severity),
+                threshold=pl.lit(limit.total_seconds()),
             )
-        )
+            for at, active in ((begin, True), (end, False))
+        ]  # fmt: skip
+    said = pl.concat(stages)
+    said = said.filter(said["at"].is_not_null())
+    if said.is_empty():
+        return NO_FINDINGS
     action = pl.when(pl.col("active") & (pl.col("code") == "dead")).then(pl.lit("drain_node"))
-    return (
-        pl.concat(stages)
-        .with_columns(entity="id", last_beat_at="time", action=action)
-        .with_columns(
-            evidence("job", "last_beat_at"),
-            time=pl.col("at"),
-            first_bad_at=pl.col("last_beat_at") + limits.interval,
-            score=seconds(pl.col("at") - pl.col("last_beat_at")),
-        )
+    return said.with_columns(entity="id", last_beat_at="time", action=action).with_columns(
+        evidence("job", "last_beat_at"),
+        time=pl.col("at"),
+        first_bad_at=pl.col("last_beat_at") + limits.interval,
+        score=seconds(pl.col("at") - pl.col("last_beat_at")),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from detectors.contract import NO_FINDINGS, evidence
@@ -11,6 +12,7 @@ from detectors.heard import heard_in
 from detectors.job.silent_nodes import ASKED_AGAIN, Limits, Silence
 from detectors.planned import forgiven
 from detectors.silence import seconds, silences
+from detectors.stats.adjacent import differs
 from detectors.stats.sorted_state import part
 from schemas.columns import UTC_MICROSECONDS
 
@@ -27,7 +29,8 @@ def job_silences(  # noqa: PLR0913, PLR0917  # rows, state and limits of one tab
     A start, stop or restart ends a silence too; what follows it is not judged before the first beat (`suspect` false).
     """
     before = part(state, "row", JOB)[JOB_COLUMNS]
-    rows = _spoken(beats, events, before)
+    turns = events.filter(pl.col("kind").is_in(TURNS))
+    rows = _spoken(beats, turns, before)
     seen = heard_in(rows, ("id",))
     last = rows[seen["row"]].hstack([seen["first"], seen["longest"]])
     gaps, after = silences(
@@ -40,22 +43,21 @@ def job_silences(  # noqa: PLR0913, PLR0917  # rows, state and limits of one tab
         over = gaps["id"].filter(meant & gaps["until"].is_null() & (judged["at"] < now))
         after = after.filter(~pl.col("id").is_in(over.implode()))
         gaps = gaps.filter(~meant & pl.col("suspect").is_null())
-    starts = _started(events, part(state, "row", START)["id", "time"])
+    starts = _started(turns, part(state, "row", START)["id", "time"])
     return gaps, pl.concat(
         [after.with_columns(row=pl.lit(JOB)), starts.with_columns(row=pl.lit(START))], how="diagonal"
     )
 
 
-def _spoken(beats: pl.DataFrame, events: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+def _spoken(beats: pl.DataFrame, turns: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     """JOB_COLUMNS of the instants at which a job was heard of. Rows of a node that come late take its job's last beat
     not back.
     """
     # All ranks of a node say the same at the same time, and their rows come one behind the other.
-    apart = (pl.col("time") != pl.col("time").shift(1)) | (pl.col("job") != pl.col("job").shift(1))
-    spoken = pl.concat([
-        beats.filter(apart.fill_null(value=True)).select("time", id="job", suspect=pl.lit(None, pl.Boolean)),
-        events.filter(pl.col("kind").is_in(TURNS)).select("time", id="job", suspect=pl.lit(value=False)),
-    ])  # fmt: skip
+    heard = beats["time", "job"][np.flatnonzero(differs(beats["time"]) | differs(beats["job"]))]
+    spoken = heard.select("time", id="job", suspect=pl.lit(None, pl.Boolean))
+    if not turns.is_empty():
+        spoken = pl.concat([spoken, turns.select("time", id="job", suspect=pl.lit(value=False))])
     if spoken.is_empty():
         return before.clear()
     known = before.select("id", known="time")
@@ -67,9 +69,8 @@ def _spoken(beats: pl.DataFrame, events: pl.DataFrame, before: pl.DataFrame) -> 
     ).select(JOB_COLUMNS)  # fmt: skip
 
 
-def _started(events: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+def _started(turns: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """id, time: the last start or restart of each job that has not stopped since, in order of id."""
-    turns = events.filter(pl.col("kind").is_in(TURNS))
     if turns.is_empty():
         return known
     told = pl.concat([

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from statistics import median
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from detectors.contract import Context
@@ -14,6 +14,7 @@ from detectors.planned import forgiven
 from detectors.silence import intervals, silences
 from detectors.together import MANY_NODES, Scope, Together
 from schemas.columns import UTC_MICROSECONDS
+from schemas.topology import Topology
 
 ASKED_AGAIN = timedelta(seconds=10)
 """A silence that is not a node's own is looked at again so often: who does not come back with the others is lost."""
@@ -51,7 +52,7 @@ def silent(
     told: dict[str, pl.Expr] = {"suspect": pl.lit(None, pl.Boolean), "dead": pl.lit(value=False)}
     told |= dict.fromkeys(("since", "proof", "again"), pl.lit(None, UTC_MICROSECONDS))
     seen = heard(context, beats, by)
-    last = seen.select("id", "time", "first", "longest", beats["job"][seen["row"]], **told)
+    last = seen["id", "time", "first", "longest"].hstack([beats["job"][seen["row"]]])
     return silences(
         last, before, by="id", now=context.now, limit=limit,
         rows_of=lambda ids: rows_of(beats, by, ids).with_columns(**told),
@@ -64,17 +65,15 @@ def head_starts(gaps: pl.DataFrame, firsts: pl.DataFrame, context: Context, limi
     In rows by event time a slow clock begins early and ends early. firsts: id, first (beat). Only nodes with which
     the stream begins are asked, and only few can be wrong: a partition or a job that begins early is no clock.
     """
-    begins = context.began + limits.grace
-    early = firsts.filter((pl.col("first") <= begins) & pl.col("id").is_in(gaps["id"].unique().implode()))
-    if early.is_empty():
+    is_early = (firsts["first"] <= context.began + limits.grace) & firsts["id"].is_in(gaps["id"].unique().implode())
+    if not is_early.any():
         return {}
-    usual = median(moment.timestamp() for moment in firsts["first"])
-    ahead = [moment for moment in firsts["first"] if usual - moment.timestamp() > CLOCKS_APART.total_seconds()]
-    if len(ahead) > max(1, FEW_CLOCKS * firsts.height):
+    first_seconds = firsts["first"].to_physical().to_numpy() / 1e6
+    ahead_seconds = np.median(first_seconds) - first_seconds
+    if (ahead_seconds > CLOCKS_APART.total_seconds()).sum() > max(1, FEW_CLOCKS * firsts.height):
         return {}
-    late = {
-        node: timedelta(seconds=usual - first.timestamp()) for node, first in early.select("id", "first").iter_rows()
-    }
+    early = zip(firsts["id"].filter(is_early), ahead_seconds[is_early.to_numpy()].tolist(), strict=True)
+    late = {node: timedelta(seconds=seconds) for node, seconds in early}
     return {node: lag for node, lag in late.items() if lag > CLOCKS_APART}
 
 
@@ -111,35 +110,31 @@ def verdicts(nodes: pl.DataFrame, silence: Silence, now: datetime) -> pl.DataFra
     nodes: of `judged` in detectors/job/heartbeat.py, with proof and again. Returns them with dead_at moved to when
     they were found lost, and `again`, the next instant at which to ask.
     """
-    asked = nodes.filter(pl.col("says_suspect") | pl.col("says_dead"))
-    found = [_verdict(row, silence, now) for row in asked.iter_rows(named=True)]
-    schema = {name: nodes.schema[name] for name in ("id", "time", "says_suspect", "says_dead", "dead_at", "again")}
-    said = pl.DataFrame(found, schema=schema, orient="row")
-    joined = nodes.drop("says_suspect", "says_dead", "dead_at", "again").join(
-        said, on=["id", "time"], how="left", maintain_order="left"
-    )
-    kept = nodes.select("id", "time", kept_at="dead_at", kept_again="again")
-    joined = joined.join(kept, on=["id", "time"], how="left", maintain_order="left").with_columns(
-        pl.col("says_suspect", "says_dead").fill_null(value=False), dead_at=pl.coalesce("dead_at", "kept_at"),
-        again=pl.coalesce("again", "kept_again"),
-    )  # fmt: skip
-    return joined.drop("kept_at", "kept_again")
+    if not (nodes["says_suspect"] | nodes["says_dead"]).any():
+        return nodes
+    found = [_verdict(row, silence, now) for row in nodes.iter_rows(named=True)]
+    schema = {name: nodes.schema[name] for name in ("says_suspect", "says_dead", "dead_at", "again")}
+    return nodes.with_columns(pl.DataFrame(found, schema=schema, orient="row").get_columns())
 
 
 def _verdict(row: Row, silence: Silence, now: datetime) -> tuple[object, ...]:
     suspect = row["says_suspect"] and not silence.excuses(row, row["suspect_at"])
     at, end = row["again"] or row["dead_at"], row["until"] or now
     if not row["says_dead"]:
-        return (row["id"], row["time"], suspect, False, row["dead_at"], row["again"])
+        return suspect, False, row["dead_at"], row["again"]
     while at < end and silence.excuses(row, at):
         at += ASKED_AGAIN
-    return (row["id"], row["time"], suspect, at < end, at, at)
+    return suspect, at < end, at, at
 
 
-def many_domains(nodes: pl.DataFrame, pdus: Mapping[str, str | None]) -> frozenset[str]:
+def many_domains(nodes: pl.DataFrame, topology: Topology) -> frozenset[str]:
     """Jobs that no single failure domain can take: many nodes of several power domains. nodes: id, job."""
-    found = nodes.group_by("job").agg(pl.len(), pl.col("id")).filter(pl.col("len") >= MANY_NODES)
-    return frozenset(job for job, _, ids in found.iter_rows() if len({pdus.get(node) for node in ids}) > 1)
+    if nodes.height < MANY_NODES:
+        return frozenset()
+    known = topology.node_rows
+    found = nodes.group_by("job").agg("id").filter(pl.col("id").list.len() >= MANY_NODES)
+    pdus = {job: {known[node]["pdu"] if node in known else None for node in ids} for job, ids in found.iter_rows()}
+    return frozenset(job for job, several in pdus.items() if len(several) > 1)
 
 
 def silence_of(  # noqa: PLR0913, PLR0917  # who is silent, where, and what excuses it
@@ -151,7 +146,7 @@ def silence_of(  # noqa: PLR0913, PLR0917  # who is silent, where, and what excu
     scope = Scope(
         topology=context.topology, interval=limits.interval,
         loop_interval=timedelta(seconds=context.intervals_seconds["coolant_loop"]),
-        hosts=frozenset(standing.filter("host")["id"]),
+        hosts=frozenset(standing["id"].filter(standing["host"])),
     )  # fmt: skip
     together = Together(
         gaps.filter(~meant).rename({"id": "entity"}), standing.select(entity="id", since="first"),
@@ -160,8 +155,7 @@ def silence_of(  # noqa: PLR0913, PLR0917  # who is silent, where, and what excu
     spans: dict[str, tuple[tuple[datetime, datetime | None], ...]] = {}
     for job, last, until in jobs.select("id", "time", "until").iter_rows():
         spans[job] = (*spans.get(job, ()), (last, until))
-    pdus = dict(context.topology.nodes.select("node", "pdu").iter_rows())
-    return Silence(together=together, jobs=spans, many=many_domains(gaps, pdus))
+    return Silence(together=together, jobs=spans, many=many_domains(gaps, context.topology))
 
 
 def shown(gaps: pl.DataFrame, silence: Silence, limits: Limits) -> pl.DataFrame:
@@ -169,7 +163,7 @@ def shown(gaps: pl.DataFrame, silence: Silence, limits: Limits) -> pl.DataFrame:
     its job too; returned where the job was silent until then. Ranks have their usual time to come back with it.
     """
     found = []
-    proofs = gaps.drop_nulls("proof").select("id", "job", "time", "until", "proof")
+    proofs = gaps["id", "job", "time", "until", "proof"].filter(gaps["proof"].is_not_null())
     for node, job, last, until, proof in proofs.iter_rows():
         returns = silence.job_returns(job, proof)
         at = proof if returns is False else returns

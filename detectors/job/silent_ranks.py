@@ -17,12 +17,22 @@ def is_told(gaps: pl.DataFrame, quiet: pl.DataFrame, jobs: pl.DataFrame, nodes: 
     return bool(gaps["dead"].all() and (quiet["dead"] | with_node).all())
 
 
+def possible(quiet: pl.DataFrame, nodes: pl.DataFrame, alive: pl.DataFrame, limits: Limits) -> pl.DataFrame:
+    """Silences that were told, and those of ranks whose `node` has been heard since: few, when nodes are lost."""
+    quiet = quiet.with_columns(node=pl.col("id").str.split("/").list.first())
+    quiet = quiet.join(nodes.select(node="id", newest="time"), on="node", how="left", maintain_order="left")
+    since = (quiet["newest"] >= quiet["time"] + limits.grace) | quiet["node"].is_in(alive["id"].implode())
+    return quiet.drop("newest").filter(quiet["dead"] | since)
+
+
 def alone_of(  # noqa: PLR0913, PLR0917  # who is silent, and who goes on or has come back
     quiet: pl.DataFrame, beats: pl.DataFrame, nodes_before: pl.DataFrame, lost: pl.DataFrame, alive: pl.DataFrame,
     limits: Limits,
 ) -> pl.DataFrame:  # fmt: skip
-    """Silences of ranks whose node is heard without them, and of those told dead before."""
-    quiet = quiet.with_columns(node=pl.col("id").str.split("/").list.first())
+    """Silences of ranks whose node is heard without them, and of those told dead before. quiet: of `possible`."""
+    told = quiet.filter("dead").with_columns(base="time", heard="time")
+    if told.height == quiet.height:
+        return told
     nodes = quiet["node"].unique()
     heard = pl.concat([
         nodes_before.select("time", node="id"), rows_of(beats, BY_NODE, nodes).select("time", "node"),
@@ -31,4 +41,4 @@ def alone_of(  # noqa: PLR0913, PLR0917  # who is silent, and who goes on or has
     heard = heard.filter(pl.col("node").is_in(nodes.implode())).unique()
     returns = returned(nodes_before, lost, by="id").select("time", node="id")
     alone = heard_alone(quiet.filter(~pl.col("dead")), heard, returns, group="node", grace=limits.grace)
-    return pl.concat([alone, quiet.filter("dead").with_columns(base=pl.col("time"), heard=pl.col("time"))])
+    return pl.concat([alone, told])

@@ -168,33 +168,35 @@ class PowerDomainLoss:
             unread = {"breaker": pl.String(), "volts_read": pl.Float64(), "normal_volts": pl.Float64()}
             return before.clear().with_columns(pl.lit(None, dtype).alias(name) for name, dtype in unread.items())
         given = rows.select("time", "volts", "breaker", entity="pdu", told=pl.lit(False), carried=pl.lit(False))
+        known = pl.col("volts").forward_fill()
         timeline = pl.concat([before.with_columns(carried=pl.lit(True)), given], how="diagonal").with_columns(
-            volts_known=pl.col("volts").forward_fill().over("entity")
+            volts_known=known.over("entity"), volts_before=known.shift(1).over("entity")
         )
         fading = pl.col("time").dt.epoch("us") * (1e-6 / self.normal_fades_seconds)
-        before_it = pl.col("volts_known").shift(1).over("entity")
-        agreed = pl.when(pl.col("volts_known") < before_it).then("volts_known").otherwise(before_it)
+        lower = pl.col("volts_known") < pl.col("volts_before")
+        agreed = pl.when(lower).then("volts_known").otherwise("volts_before")
         grown = pl.when(~pl.col("carried") & (agreed >= 1.0)).then(agreed.log() + fading).otherwise("peak")
-        timeline = timeline.with_columns(peak=grown.cum_max().over("entity"))
-        timeline = timeline.with_columns(pl.col("peak").forward_fill().over("entity"))
-        timeline = timeline.with_columns(normal_volts=(pl.col("peak") - fading).exp())
-        return timeline.filter(~pl.col("carried")).with_columns(volts_read="volts", volts=pl.col("volts_known"))
+        timeline = timeline.with_columns(peak=grown.cum_max().forward_fill().over("entity"))
+        return timeline.filter(~timeline["carried"]).with_columns(
+            volts_read="volts", volts="volts_known", normal_volts=(pl.col("peak") - fading).exp()
+        )
 
     def _metered(self, samples: pl.DataFrame, plans: pl.DataFrame) -> pl.DataFrame:
         """Verdicts of meters that speak: bad, good, or null between the two shares."""
         if samples.is_empty():
             return samples
         volts, normal = pl.col("volts_read"), pl.col("normal_volts")
-        opened = pl.col("breaker").is_in(["open", "tripped"]).fill_null(value=False)
+        opened = ((pl.col("breaker") == "open") | (pl.col("breaker") == "tripped")).fill_null(value=False)
         low = (volts < self.lost_share * normal).fill_null(value=False)
         back = (
             pl.when(volts.is_not_null())
             .then(volts >= self.back_share * normal)
             .otherwise(pl.col("breaker") == "closed")
         )
-        said = samples.with_columns(
-            bad=pl.when(opened | low).then(pl.lit(True)).when(back).then(pl.lit(False))
-        ).drop("volts").rename({"volts_read": "volts"})  # fmt: skip
+        verdict = pl.when(opened | low).then(pl.lit(True)).when(back).then(pl.lit(False))
+        said = samples.with_columns(bad=verdict, volts="volts_read")
+        if plans.is_empty():
+            return said
         bad = said.filter("bad")
         meant = bad.filter(forgiven(bad, plans, {"pdu": "entity"}, at="time", limit=timedelta(0)))
         return said.join(meant.select("entity", "time"), on=["entity", "time"], how="anti", maintain_order="left")
@@ -220,7 +222,7 @@ def _nodes_kept(after: pl.DataFrame, paused: pl.DataFrame, gaps: pl.DataFrame) -
     left = gaps.filter(lasting & pl.col("meant"))
     shown = paused.filter(lasting).select("entity", "proof")
     return (
-        _told(after.drop("proof"), gaps.filter(lasting))
+        _told(after, gaps.filter(lasting))
         .filter(~pl.col("entity").is_in(left["entity"].implode()))
         .join(shown, on="entity", how="left", maintain_order="left")
     )
@@ -269,12 +271,12 @@ def _levels(found: list[pl.DataFrame], before: pl.DataFrame) -> tuple[pl.DataFra
     concerned = pl.concat([before["entity"], *bad]).unique()
     if not found or concerned.is_empty():
         return NO_FINDINGS, before
-    samples = pl.concat([rows.filter(pl.col("entity").is_in(concerned.implode())) for rows in found], how="diagonal")
-    samples = pl.concat([VERDICT_COLUMNS.to_frame(), samples], how="diagonal").select(VERDICT_COLUMNS.names())
+    asked = [rows.filter(pl.col("entity").is_in(concerned.implode())) for rows in found]
+    samples = pl.concat([pl.DataFrame(schema=VERDICT_COLUMNS), *asked], how="diagonal")[VERDICT_COLUMNS.names()]
     samples = samples.sort("time", "entity", "bad", descending=[False, False, True], maintain_order=True)
-    changes, after = levels(samples, before.select(LEVEL_COLUMNS.names()))
+    changes, after = levels(samples, before[LEVEL_COLUMNS.names()])
     began = changes.with_columns(onset=pl.when("active").then(pl.coalesce("onset", "first_bad_at")))
-    known = pl.concat([before.select("entity", "onset"), began], how="diagonal")
+    known = pl.concat([before["entity", "onset"], began], how="diagonal")
     onsets = known.with_columns(pl.col("onset").forward_fill().over("entity"))
     latest = onsets.group_by("entity").agg(pl.col("onset").last())
     said = onsets.slice(before.height).with_columns(

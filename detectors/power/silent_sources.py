@@ -36,7 +36,7 @@ def silent_meters(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """samples: of `_normal_volts`, a row for each of the rows."""
     seen = heard(context, rows, ("pdu",))
-    last = samples[before.columns][seen["row"]].hstack([seen["first"], seen["longest"]])
+    last = samples["entity", "time", "volts", "peak"][seen["row"]].hstack([seen["first"], seen["longest"]])
     return silences(
         last, before, by="entity", now=context.now, limit=limits.meter,
         rows_of=lambda meters: samples.filter(pl.col("entity").is_in(meters.implode())),
@@ -49,7 +49,7 @@ def silent_nodes(
     """Silences longer than one beat, with proof (see `proven`) and deadline `at`; and the last beat of each node."""
     seen, beats = heard(context, tables[Heartbeat], BY_NODE), tables[Heartbeat]
     fresh = {"told": pl.lit(value=False), "proof": pl.lit(None, UTC_MICROSECONDS)}
-    last = seen.select("time", "first", "longest", beats["job"][seen["row"]], entity="id", **fresh)
+    last = seen["id", "time", "first", "longest"].rename({"id": "entity"}).hstack([beats["job"][seen["row"]]])
     paused, after = silences(
         last, before["entity", "time", "job", "told", "proof"], by="entity", now=context.now, limit=limits.missed,
         rows_of=lambda nodes: rows_of(beats, BY_NODE, nodes).with_columns(**fresh, entity="id"),

@@ -4,7 +4,12 @@
 fabric, each time, however few rows each of them has.
 """
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 
 def together(rows: pl.DataFrame, by: str = "entity") -> pl.DataFrame:
@@ -30,3 +35,20 @@ def within(values: pl.Expr, by: str = "entity") -> pl.Expr:
     spoke = pl.when(values.is_not_null()).then(number).forward_fill()
     first = pl.when(begins(by)).then(number).forward_fill()
     return pl.when(spoke >= first).then(values.forward_fill())
+
+
+def differs(values: pl.Series) -> Flags:
+    """Whether each value is another than the one before it, as the first is. An array, as those that follow: of a few
+    rows, as a live batch has, expressions cost a hundred times what there is to compute.
+    """
+    return np.append(True, (values.slice(1) != values.head(-1)).to_numpy())[: len(values)]
+
+
+def newest(rows: Flags) -> Numbers:
+    """At each row the number of the last of these rows, up to it; below zero before the first."""
+    return np.maximum.accumulate(np.where(rows, np.arange(len(rows)), -1))
+
+
+def before(values: Flags) -> Flags:
+    """The value of the row before; false at the first."""
+    return np.append(False, values[:-1])[: len(values)]

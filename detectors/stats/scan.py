@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from detectors.stats.adjacent import differs
 from detectors.stats.sorted_state import in_order, places
 from schemas.columns import UTC_MICROSECONDS
 
@@ -46,22 +47,21 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
         return rows.with_columns(nothing), before
     kept = in_order(before)
     # Those of an entity are a run, and each run has to be found only once.
-    begins = (rows["entity"] != rows["entity"].shift(1)).fill_null(value=True)
-    named, run = rows["entity"].filter(begins), begins.cum_sum().to_numpy() - 1
+    first = np.flatnonzero(differs(rows["entity"]))
+    last = np.append(first[1:], rows.height) - 1
+    named = rows["entity"][first]
     at, there = places(kept, named)
     if not there.all():
         new = pl.DataFrame({"entity": named.filter(pl.Series(~there))})
         kept = pl.concat([kept, new], how="diagonal").sort("entity")
         at, _ = places(kept, named)
-    lasts = kept["time"].cast(UTC_MICROSECONDS).clone()
-    place = rows.select("time", again=~begins, before_time=lasts.gather(at).gather(run))
-    previous = pl.when("again").then(pl.col("time").shift(1)).otherwise("before_time")
-    rows = rows.with_columns(
-        place.select(elapsed_seconds=(pl.col("time") - previous).dt.total_microseconds() * 1e-6).to_series()
-    )
+    times, lasts = rows["time"].to_numpy(), kept["time"].cast(UTC_MICROSECONDS).to_numpy().copy()
+    previous = np.append(times[:1], times[:-1])
+    previous[first] = lasts[at]
+    elapsed_seconds = (times - previous) / np.timedelta64(1, "us") * 1e-6
+    rows = rows.with_columns(pl.Series("elapsed_seconds", elapsed_seconds, nan_to_null=True))
     known = {name: _floats(kept[name]) for name in memory}
     samples = {name: _floats(rows[name]) for name in (*inputs, "elapsed_seconds")}
-    first = np.flatnonzero(begins.to_numpy())
     lengths = np.diff(first, append=rows.height)
     told = {name: np.empty(rows.height) for name in outputs}
     if len(first) == kept.height and (lengths == lengths[0]).all() and (at[1:] > at[:-1]).all():
@@ -69,14 +69,10 @@ def scan(  # noqa: PLR0913  # rows, memory, and the names and the rule of the st
     else:
         held = {name: values.copy() for name, values in known.items()}
         _walk_some(held, samples, told, step, at, first, lengths)
-    walked = rows.with_columns(pl.Series(name, values).fill_nan(None) for name, values in told.items())
-    lasts.scatter(at, rows["time"].gather(np.append(first[1:], rows.height) - 1))
-    remembered = kept.select(
-        "entity",
-        lasts.alias("time"),
-        *(pl.Series(name, held[name]).fill_nan(None).alias(name) for name in memory),
-    )
-    return walked, remembered
+    walked = rows.with_columns(pl.Series(name, values, nan_to_null=True) for name, values in told.items())
+    lasts[at] = times[last]
+    remembered = [pl.Series(name, held[name], nan_to_null=True) for name in memory]
+    return walked, pl.DataFrame([kept["entity"], pl.Series("time", lasts).cast(UTC_MICROSECONDS), *remembered])
 
 
 def toward(normal: Floats, value: Floats, weight: Floats) -> Floats:
@@ -91,7 +87,7 @@ def weight_of(elapsed_seconds: Floats, time_constant_seconds: float) -> Floats:
 
 
 def _floats(column: pl.Series) -> Floats:
-    return column.cast(pl.Float64()).fill_null(float("nan")).to_numpy()
+    return column.cast(pl.Float64()).to_numpy()  # null as NaN
 
 
 def _walk_all(known: Arrays, samples: Arrays, told: Arrays, step: Step) -> Arrays:

@@ -54,7 +54,7 @@ def located(names: pl.Series, asked: pl.Series) -> tuple[npt.NDArray[np.int64], 
         return np.arange(len(names)), np.ones(len(names), dtype=np.bool_)
     at = names.search_sorted(asked).to_numpy().astype(np.int64)
     at = np.minimum(at, len(names) - 1)
-    return at, (names.gather(at) == asked).to_numpy()
+    return at, (names[at] == asked).to_numpy()
 
 
 def with_new(state: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

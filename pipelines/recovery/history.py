@@ -62,9 +62,12 @@ class History:
             self.spares_promised += 0 if real else count
 
     def _returned(self, target: str, *, real: bool) -> None:
-        """A dry run brings back only what a dry run took."""
+        """A dry run brings back only what a dry run took. Spares stood in for that time out, not for the next."""
         if real or not self.drained.get(target, False):
             self.drained.pop(target, None)
+            self.spares_given.pop((target, False), None)
+        if real:
+            self.spares_given.pop((target, True), None)
         if real or not self.isolated.get(target, ("", False))[1]:
             self.isolated.pop(target, None)
 

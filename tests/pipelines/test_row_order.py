@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.row_order import is_increasing, is_nobody_behind, is_unique, without
+from pipelines.row_order import is_after, is_increasing, is_near_newest, is_nobody_behind, is_unique, without
 from schemas.columns import UTC_MICROSECONDS
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -55,3 +55,24 @@ def test_nobody_is_behind_when_no_row_is_older_than_any_before_it(seconds: list[
     before = [max([*newest, *seconds[:place]], default=second) for place, second in enumerate(seconds)]
     expected = all(latest - second <= 1 for latest, second in zip(before, seconds, strict=True))
     assert is_nobody_behind(moments(seconds), moments(newest), timedelta(seconds=1)) == expected
+
+
+@given(ROWS, ROWS)
+def test_a_row_is_near_the_newest_of_its_own_sender(
+    rows: list[tuple[datetime, str, int | None]], later: list[tuple[datetime, str, int | None]]
+) -> None:
+    told, more = ([(time, node, gpu or 0) for time, node, gpu in some] for some in (rows, later))
+    newest: dict[tuple[str, int], datetime] = {}
+    for time, *sender in (*told, *more):
+        newest[*sender] = max(newest.get((*sender,), time), time)
+    expected = [newest[*sender] - time <= timedelta(seconds=1) for time, *sender in told]
+    found = is_near_newest(frame([*told]), frame([*more]), ("node", "gpu"), "time", timedelta(seconds=1))
+    assert found.tolist() == expected
+
+
+@given(ROWS, ROWS)
+def test_after_is_later_than_all(
+    rows: list[tuple[datetime, str, int | None]], others: list[tuple[datetime, str, int | None]]
+) -> None:
+    expected = all(row[0] > other[0] for row in rows for other in others)
+    assert is_after(frame([*rows])["time"], frame([*others])["time"]) == expected

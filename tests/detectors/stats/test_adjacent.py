@@ -1,11 +1,12 @@
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.contract import Once
-from detectors.stats.adjacent import begins, ends, together, within
+from detectors.stats.adjacent import before, begins, differs, ends, newest, together, within
 
 some = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 said = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(0, 5)), max_size=20)
@@ -58,3 +59,14 @@ def test_what_two_make_of_the_same_rows_is_made_once_and_of_other_rows_anew():
     assert once(doubled, one) is once(doubled, one)
     assert once(doubled, other)["time"].to_list() == 2 * other["time"].to_list()
     assert made == [1, 1]
+
+
+@some
+@given(names=st.lists(st.sampled_from("abc"), max_size=10))
+def test_arrays_tell_what_differs_and_what_came_last(names):
+    turned = [not number or names[number - 1] != name for number, name in enumerate(names)]
+    assert differs(pl.Series(names, dtype=pl.String())).tolist() == turned
+    is_a = [name == "a" for name in names]
+    last = [max((at for at in range(number + 1) if is_a[at]), default=-1) for number in range(len(names))]
+    assert newest(np.array(is_a, dtype=np.bool_)).tolist() == last
+    assert before(np.array(is_a, dtype=np.bool_)).tolist() == [False, *is_a][: len(names)]

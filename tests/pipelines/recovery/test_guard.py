@@ -261,6 +261,15 @@ def test_no_drain_takes_a_job_below_its_minimum_and_a_spare_that_stands_in_count
     )
 
 
+def test_a_spare_of_an_earlier_failure_does_not_stand_in_for_the_next_one_of_its_node(topology: Topology) -> None:
+    job = Roster("train", frozenset(f"n{i:05}" for i in range(8)))
+    chosen = ENFORCE.model_copy(update={"job_nodes_minimum": {"train": 7}})
+    first, spare = ask("drain_node", "n00000"), ask("allocate_spare", "n00000", spares=["n00007"])
+    earlier = (done(first), done(spare), done(ask("return_to_service", "n00000"), later(60)))
+    again = facts(topology, *earlier, done(first, later(120)), jobs={"train": job}, now=later(130))
+    assert decide(ask("drain_node", "n00001", at=later(130)), again, chosen).refusal is Refusal.JOB_MINIMUM
+
+
 def test_a_reboot_of_the_node_counts_as_a_reset_of_its_gpus(topology: Topology) -> None:
     past = (done(ask("reboot_node", "n00001"), T0), done(ask("reset_gpu", "n00001/3", "gpu"), later(3600)))
     third = ask("reset_gpu", "n00001/3", "gpu", at=later(7200))
