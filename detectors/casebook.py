@@ -5,29 +5,18 @@ here by their seats, which are compared by identity: the key of a level is five 
 """
 
 import heapq
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
-from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Timing, rank, span
-from detectors.explanation import EXPLAINED_BY, MERGE_BY_CAUSE, SYMPTOMS, Relation
-from detectors.places import HIGHEST, Place, Site, Surroundings, drawn_up, feeds_of, place_of
-from schemas.causes import CAUSE_BY_NAME
+from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Timing, span
+from detectors.explanation import EXPLAINED_BY, EXPLAINS_ANY, MERGE_BY_CAUSE, SYMPTOMS, Relation
+from detectors.places import HIGHEST, Place, Seat, Surroundings, drawn_up, feeds_of, rank_of
+from schemas.causes import CAUSE_BY_NAME, TELEMETRY
 from schemas.topology import Topology
 
 EVIDENCE_LIMIT = 20  # findings of an incident whose evidence is kept, beside its roots'
-
-
-class Seat(msgspec.Struct, eq=False, gc=False):
-    """A level while a step is under way, and where it stands. It refers to nothing that leads back to it (gc=False)."""
-
-    key: Key
-    level: Level
-    site: Site
-    stands: tuple[Place, ...]
-
-
 Present = dict[Seat, None]  # who is at a place, in order
 
 
@@ -42,44 +31,41 @@ class Casebook:
         self.seats: dict[Key, Seat] = {}
         self.cases = {case.id: case for case in state.cases}
         self.folded: defaultdict[str, dict[Seat, None]] = defaultdict(dict)
-        self.roots: Counter[str] = Counter()
-        self.open: Counter[str] = Counter()
+        self.roots: defaultdict[str, int] = defaultdict(int)
+        self.open: defaultdict[str, int] = defaultdict(int)
         self.deadlines: list[tuple[Instant, str]] = []
-        self._sites, self._shares = drawn_up(topology)
-        self._standing: defaultdict[Place, Present] = defaultdict(dict)
-        self._views: dict[Surroundings, tuple[tuple[int, Present], ...]] = {}  # what stands where one looks for a cause
-        self._near: defaultdict[tuple[str, Place], Counter[str]] = defaultdict(Counter)  # cases by cause and domain
+        self._sites = drawn_up(topology)
+        self._standing: dict[Place, Present] = {}
+        self._near: dict[tuple[str, Place], dict[str, int]] = {}  # cases by cause and domain: how many roots of theirs
         self._leaning: dict[Surroundings, Present] = {}  # roots by where they look for a cause
-        self._around: dict[Place, list[Surroundings]] = {}  # that some root leans on
-        self._relations: set[Relation] = set()  # over which some root leans, or has leant
+        self._around: dict[Place, dict[Surroundings, None]] = {}  # that some root leans on
+        self._rooted: set[str] = set()  # causes that some root has, or has had
         self._skew = span(timing.skew_seconds)
         self._settle = span(timing.settle_seconds)
         self._reach = span(timing.reach_seconds)
         self._domain = span(timing.domain_seconds)
         self._reroot = span(timing.reroot_seconds)
         for level in state.levels:
-            self.take(self.seat(level))
+            self.take(self.seat(level.said.key, level))
         for case in state.cases:
             for deadline in case.deadlines(timing):
                 self.remind(case.id, deadline)
 
-    def seat(self, level: Level) -> Seat:
-        """A seat for a level that is not in the book yet: at its own place and beside it, and in the job that its
-        evidence names.
-        """
-        said = level.said
-        site = self._sites[place_of(said.kind, said.entity), level.members]
-        stands = site.stands
-        if level.job is not None and said.kind != "job":
-            stands = (*stands, ("runs", level.job))
-        return Seat(said.key, level, site, stands)
+    def seat(self, key: Key, level: Level) -> Seat:
+        """A seat for a level that is not in the book yet."""
+        _, cause, kind, entity, _ = key
+        return Seat(key, level, self._sites[cause, kind, entity, level.members])
 
     def take(self, seat: Seat) -> None:
         """Write a level down that was not in the book."""
         self.seats[seat.key] = seat
+        standing = self._standing
         for place in seat.stands:
-            self._standing[place][seat] = None
-        self._count(seat, 1)
+            if here := standing.get(place):
+                here[seat] = None
+            else:
+                standing[place] = {seat: None}
+        self._enter(seat)
 
     def put(self, seat: Seat, level: Level) -> None:
         """Write a level down, in place of what was known of it."""
@@ -87,9 +73,9 @@ class Casebook:
         if before.case == level.case and before.root == level.root and before.keeps_open == level.keeps_open:
             seat.level = level
             return
-        self._count(seat, -1)
+        self._leave(seat)
         seat.level = level
-        self._count(seat, 1)
+        self._enter(seat)
 
     def fold(self, seat: Seat, case_id: str, *, root: bool = False) -> None:
         """Write a level down as part of a case. A symptom beyond those that an incident shows keeps its numbers, not
@@ -99,17 +85,17 @@ class Casebook:
         said = level.said
         if not root and said.evidence is not None and len(self.folded[case_id]) >= EVIDENCE_LIMIT:
             said = replace(said, evidence=None)
-        level = replace(level, said=said, case=case_id, root=root)
-        if seat.key in self.seats:
-            self.put(seat, level)
+        folded = replace(level, said=said, case=case_id, root=root)
+        if level.case:
+            self.put(seat, folded)
         else:
-            seat.level = level
+            seat.level = folded
             self.take(seat)
 
     def drop(self, seat: Seat) -> None:
         """Forget a level."""
         del self.seats[seat.key]
-        self._count(seat, -1)
+        self._leave(seat)
         for place in seat.stands:
             del self._standing[place][seat]
 
@@ -129,27 +115,27 @@ class Casebook:
         del self.cases[case.id]
         self.folded.pop(case.id, None)
 
-    def levels_of(self, case_id: str) -> list[Level]:
-        return [seat.level for seat in self.folded[case_id]]
-
     def explainer(self, seat: Seat) -> Seat | None:
         """The level of an open case that explains this one: the highest in the causal order, then the earliest. Places
         are looked at in that order, so that a storm under a lost feed is not asked about its nodes too.
         """
         level, site = seat.level, seat.site
-        explained_by = EXPLAINED_BY.get(level.said.cause)
+        explained_by = EXPLAINED_BY.get(seat.key[1])
         if explained_by is None:
             return None
         best: Seat | None = None
+        order = TELEMETRY  # of the best so far: what stands further down is not better
         for around in site.around:
-            if causes := explained_by[around.relation]:
-                for order, here in self._views.get(around) or self._view(around):
-                    if best is not None and order > CAUSE_BY_NAME[best.key[1]].order:
-                        break
-                    if here:
-                        best = self._better(best, causes, here, around.relation, level)
-        if causes := explained_by["same"]:
-            best = self._better(best, causes, self._standing.get(site.own, {}), "same", level)
+            causes = explained_by[around.relation]
+            for highest, place in around.places:
+                if highest > order:
+                    break
+                if here := self._standing.get(place):
+                    best = self._better(best, causes, here, around.relation, level)
+                    order = TELEMETRY if best is None else CAUSE_BY_NAME[best.key[1]].order
+        causes = explained_by["same"]
+        if causes and HIGHEST.get(site.own[0], TELEMETRY) <= order and (here := self._standing.get(site.own)):
+            best = self._better(best, causes, here, "same", level)
         return best
 
     def _better(
@@ -161,23 +147,25 @@ class Casebook:
                 seat.key[1] in causes
                 and self._explains(seat.level, relation, level)
                 and self.cases[seat.level.case].state != "resolved"
-                and (best is None or rank(seat.level) < rank(best.level))
+                and (best is None or rank_of(seat) < rank_of(best))
             ):
                 best = seat
         return best
 
-    def explained(self, seat: Seat) -> list[Seat]:
+    def explained(self, seat: Seat) -> Collection[Seat]:
         """The roots that this level explains."""
-        level = seat.level
-        explains = SYMPTOMS[level.said.cause]
+        level, cause = seat.level, seat.key[1]
+        if self._rooted.isdisjoint(EXPLAINS_ANY.get(cause, ())):
+            return ()
+        explains = SYMPTOMS[cause]
         found: dict[Seat, None] = {}
         if (symptoms := explains.get("same")) and (here := self._standing.get(seat.site.own)):
             self._find_roots(found, symptoms, here, "same", level)
-        for place in () if explains.keys().isdisjoint(self._relations) else seat.stands:
+        for place in seat.stands:
             for around in self._around.get(place, ()):
                 if symptoms := explains.get(around.relation):
                     self._find_roots(found, symptoms, self._leaning[around], around.relation, level)
-        return list(found)
+        return found
 
     def _find_roots(
         self, found: dict[Seat, None], symptoms: frozenset[str], here: Present, relation: Relation, level: Level
@@ -186,15 +174,14 @@ class Casebook:
             if root.key[1] in symptoms and root.level.root and self._explains(level, relation, root.level):
                 found[root] = None
 
-    def claims(self, seat: Seat, home: Case | None, at: Instant) -> tuple[list[Case], list[Seat]]:
+    def claims(self, seat: Seat, home: Case | None, at: Instant) -> tuple[Sequence[Case], Sequence[Seat]]:
         """Cases that this level explains as a whole, and roots of others that it takes out of them."""
-        if seat.level.said.cause not in SYMPTOMS:
-            return [], []
+        roots_explained = self.explained(seat)
+        if not roots_explained:
+            return (), ()
         explained: dict[str, list[Seat]] = {}
-        for root in self.explained(seat):
+        for root in roots_explained:
             explained.setdefault(root.level.case, []).append(root)
-        if not explained:
-            return [], []
         young = at - self._reroot
         whole: list[Case] = []
         parts: list[Seat] = []
@@ -208,25 +195,29 @@ class Casebook:
             if len(roots) >= enough * self.roots[case_id]:
                 whole.append(case)
             else:
-                parts.extend(sorted(roots, key=_rank))
+                parts.extend(sorted(roots, key=rank_of))
         return whole, parts
 
     def twin(self, seat: Seat) -> Seat | None:
         """The same bad state of the same entity, as another detector or another code states it, in an open case."""
-        here = self._standing.get(seat.site.own, ())
-        found = [one for one in here if one.key[1:4] == seat.key[1:4] and self._is_open(one.level.case)]
-        return min(found, key=_rank, default=None)
+        here = self._standing.get(seat.site.own)
+        if not here:
+            return None
+        state = seat.key[1:4]
+        found = [one for one in here if one.key[1:4] == state and self._is_open(one.level.case)]
+        return min(found, key=rank_of, default=None)
 
-    def neighbour(self, level: Level) -> Case | None:
+    def neighbour(self, seat: Seat) -> Case | None:
         """The case whose roots this level belongs to: same cause, a domain in common, begun within domain_seconds.
         A mere suspicion has no such company.
         """
+        level = seat.level
         if not level.grave:
             return None
-        cause, first, last = level.said.cause, level.onset - self._domain, level.onset + self._domain
+        cause, first, last = seat.key[1], level.onset - self._domain, level.onset + self._domain
         found: Case | None = None
-        for domain in self._shares[level.said.state_of]:
-            for case_id in self._near.get((cause, domain), ()):
+        for shared in seat.site.shares:
+            for case_id in self._near.get(shared, ()):
                 case = self.cases.get(case_id)
                 if (
                     case is not None and case_id != level.case and case.state != "resolved" and case.cause == cause
@@ -247,44 +238,47 @@ class Casebook:
         standing = (seat.level for place in places for seat in self._standing.get(place, ()))
         return any(level.case == case_id and level.takes_gpus for level in standing)
 
-    def _view(self, around: Surroundings) -> tuple[tuple[int, Present], ...]:
-        """What stands at each of the places, and how high in the causal order it can be; the highest first."""
-        places = sorted(around.places, key=lambda place: HIGHEST[place[0]])
-        view = self._views[around] = tuple((HIGHEST[place[0]], self._standing[place]) for place in places)
-        return view
-
     def _is_open(self, case_id: str) -> bool:
         case = self.cases.get(case_id)
         return case is not None and case.state != "resolved"
 
-    def _count(self, seat: Seat, by: int) -> None:
+    def _enter(self, seat: Seat) -> None:
         level = seat.level
         case_id = level.case
-        if by > 0:
-            self.folded[case_id][seat] = None
-        else:
-            del self.folded[case_id][seat]
+        self.folded[case_id][seat] = None
         if level.keeps_open:
-            self.open[case_id] += by
+            self.open[case_id] += 1
         if not level.root:
             return
-        self.roots[case_id] += by
-        said = level.said
-        for domain in self._shares[said.state_of]:
-            near = self._near[said.cause, domain]
-            near[case_id] += by
+        self.roots[case_id] += 1
+        self._rooted.add(seat.key[1])
+        for shared in seat.site.shares:
+            near = self._near.setdefault(shared, {})
+            near[case_id] = near.get(case_id, 0) + 1
+        for around in seat.site.around:
+            if around in self._leaning:
+                self._leaning[around][seat] = None
+                continue
+            self._leaning[around] = {seat: None}
+            for _, place in around.places:
+                self._around.setdefault(place, {})[around] = None
+
+    def _leave(self, seat: Seat) -> None:
+        level = seat.level
+        case_id = level.case
+        del self.folded[case_id][seat]
+        if level.keeps_open:
+            self.open[case_id] -= 1
+        if not level.root:
+            return
+        self.roots[case_id] -= 1
+        for shared in seat.site.shares:
+            near = self._near[shared]
+            near[case_id] -= 1
             if not near[case_id]:
                 del near[case_id]
         for around in seat.site.around:
-            if by < 0:
-                del self._leaning[around][seat]
-            elif around in self._leaning:
-                self._leaning[around][seat] = None
-            else:
-                self._leaning[around] = {seat: None}
-                self._relations.add(around.relation)
-                for place in around.places:
-                    self._around.setdefault(place, []).append(around)
+            del self._leaning[around][seat]
 
     def _explains(self, cause: Level, relation: Relation, symptom: Level) -> bool:
         """A cause begins before its symptom, clocks aside, and the symptom before its cause is long over. A mere
@@ -313,7 +307,3 @@ class Casebook:
     def _in_trouble(self, pdu: str, cause: str) -> bool:
         standing = (seat.level for seat in self._standing.get(("pdu", pdu), ()))
         return any(level.active and level.said.cause == cause for level in standing)
-
-
-def _rank(seat: Seat) -> tuple[int, Instant, Key]:
-    return rank(seat.level)

@@ -13,7 +13,7 @@ from operator import attrgetter
 import polars as pl
 from msgspec.structs import replace
 
-from detectors.casebook import Casebook, Seat
+from detectors.casebook import Casebook
 from detectors.contract import Context
 from detectors.correlation_state import (
     Case,
@@ -24,13 +24,13 @@ from detectors.correlation_state import (
     Timing,
     level_of,
     microseconds,
-    rank,
     restated,
     span,
     statements,
 )
 from detectors.folding import Folding
 from detectors.incident_view import incident_of
+from detectors.places import Seat, rank_of
 from schemas.incident import Incident
 from schemas.topology import Topology
 
@@ -53,9 +53,11 @@ def correlate(
     if not complete and all(deadline > now for case in state.cases for deadline in case.deadlines(timing)):
         return (), replace(state, until=now, held=held)
     step = _Step(state, context.topology, timing)
+    deadlines = step.book.deadlines
     # A statement from before the last watermark broke the contract; it is judged now, not lost.
     for at, instant in groupby(known[:complete], key=lambda said: max(said.time, state.until)):
-        step.run_deadlines(at)
+        if deadlines and deadlines[0][0] <= at:
+            step.run_deadlines(at)
         together = list(instant)
         for said in sorted(together, key=_TURN) if len(together) > 1 else together:
             step.hear(said, at)
@@ -80,17 +82,18 @@ class _Step:
         for case_id in self.folding.touched & self.book.cases.keys():
             case = self.book.cases[case_id]
             if case.told:
-                told[case_id] = incident_of(case, self.book.levels_of(case_id), self.book.topology)
+                told[case_id] = incident_of(case, self.book.folded[case_id], self.book.topology)
         return tuple(sorted(told.values(), key=lambda incident: (incident.detected_at, incident.id)))
 
     def hear(self, said: Statement, at: Instant) -> None:
         """Take one statement: a level that begins, is said again, comes back or ends."""
-        seat = self.book.seats.get(said.key)
+        key = said.key
+        seat = self.book.seats.get(key)
         if not said.active:
             if seat is not None and seat.level.active:
                 self._end(seat, at)
         elif seat is None:
-            self.folding.place(level_of(said), at)
+            self.folding.place(key, level_of(said), at)
         elif seat.level.active:
             self._say_again(seat, said, at)
         else:
@@ -118,14 +121,14 @@ class _Step:
         book, level = self.book, seat.level
         case = book.cases[level.case]
         back = replace(restated(level, said), active=True, onset=said.first_bad_at, ended=None, flaps=level.flaps + 1)
-        cause = book.explainer(book.seat(back))
+        cause = book.explainer(book.seat(seat.key, back))
         elsewhere = cause is not None and cause.level.case != case.id
         resolved = case.state == "resolved"
         if (elsewhere and not level.root) or (resolved and (elsewhere or not level.root)):
             book.drop(seat)
             if not book.folded[case.id]:
                 book.close(case)
-            self.folding.place(level_of(said), at)
+            self.folding.place(seat.key, level_of(said), at)
             return
         book.put(seat, back)
         if resolved:
@@ -161,7 +164,7 @@ class _Step:
 
     def _tell(self, case: Case, at: Instant, *, fires: bool) -> None:
         """Make known what stayed alone for as long as it should wait, unless it was over before anyone was told."""
-        levels = self.book.levels_of(case.id)
+        levels = [seat.level for seat in self.book.folded[case.id]]
         over = not self.book.open[case.id]
         if over and case.state == "waiting":
             self._release(case, tuple(self.book.folded[case.id]), at)
@@ -179,18 +182,18 @@ class _Step:
         self.folding.touched.add(case.id)
 
     def _resolve(self, case: Case, at: Instant) -> None:
-        book, levels = self.book, self.book.levels_of(case.id)
+        book = self.book
         forget_at = at + span(book.timing.flap_seconds)
         case = book.cases[case.id] = replace(case, state="resolved", fire_at=None, suspect_at=None, forget_at=forget_at)
         book.remind(case.id, forget_at)
-        self.folding.over[case.id] = incident_of(case, levels, book.topology)
+        self.folding.over[case.id] = incident_of(case, book.folded[case.id], book.topology)
         self._release(case, [seat for seat in book.folded[case.id] if seat.level.active], at, close=False)
 
     def _release(self, case: Case, seats: Iterable[Seat], at: Instant, *, close: bool = True) -> None:
         """Let levels out of their case. One that is still active was hidden by its cause and now stands for itself:
         a fault does not vanish with what explained it.
         """
-        released = sorted(seats, key=lambda seat: rank(seat.level))
+        released = sorted(seats, key=rank_of)
         for seat in released:
             self.book.drop(seat)
         if close:
@@ -198,4 +201,4 @@ class _Step:
         for seat in released:
             if seat.level.active:
                 alone = replace(seat.level, case="", root=True, ended=None, flaps=0, domain_wide=False)
-                self.folding.place(alone, at, orphan=True)
+                self.folding.place(seat.key, alone, at, orphan=True)

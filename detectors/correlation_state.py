@@ -6,6 +6,7 @@ records are msgspec structs: ten thousand of them are made in a few milliseconds
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from sys import intern
 from typing import Literal
 
 import msgspec
@@ -71,15 +72,6 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """What the level is about: between two statements with one key it holds."""
         code = self.code or "" if self.detector in LEVEL_PER_CODE else ""
         return (self.detector, self.cause, self.kind, self.entity, code)
-
-    @property
-    def state_of(self) -> tuple[str, str, str]:
-        """The bad state and who is in it, whoever states it and by whatever code."""
-        return (self.cause, self.kind, self.entity)
-
-    @property
-    def waits(self) -> bool:
-        return CAUSE_BY_NAME[self.cause].waits
 
     @property
     def turn(self) -> tuple[Instant, int, str, str, str, str, bool, str]:
@@ -177,12 +169,15 @@ class Correlation(msgspec.Struct, frozen=True):
     incidents: tuple[Incident, ...] = ()
 
 
-class _Hints(msgspec.Struct):
+class _Hints(msgspec.Struct, frozen=True):
     """What a finding's evidence may say of the job: its name, or (for a job) its GPUs or nodes."""
 
     job: str | None = None
     members: tuple[str, ...] | None = None
     nodes: tuple[str, ...] | None = None
+
+
+_HINTS, _NO_HINTS = msgspec.json.Decoder(_Hints), _Hints()
 
 
 def encode(state: Correlation) -> bytes:
@@ -199,17 +194,20 @@ def statements(findings: pl.DataFrame) -> list[Statement]:
     instants = pl.col("time", "first_bad_at").dt.epoch("us")
     scores = pl.col("score", "threshold")
     rows = findings.select(FINDING_COLUMNS.names()).with_columns(instants, pl.when(scores.is_finite()).then(scores))
-    return [Statement(*row) for row in rows.iter_rows()]
+    columns = {column.name: column.to_list() for column in rows.iter_columns()}
+    for words in ("detector", "cause", "kind", "severity"):  # few, and looked up often
+        columns[words] = list(map(intern, columns[words]))
+    return list(map(Statement, *columns.values()))
 
 
 def level_of(said: Statement) -> Level:
     """A level as it begins, in no case yet. Evidence that is no JSON object names no job."""
-    hints = _Hints()
+    hints = _NO_HINTS
     if said.evidence is not None and (said.kind == "job" or '"job"' in said.evidence):
         try:
-            hints = msgspec.json.decode(said.evidence, type=_Hints)
+            hints = _HINTS.decode(said.evidence)
         except msgspec.DecodeError:
-            hints = _Hints()
+            hints = _NO_HINTS
     members = (hints.members or hints.nodes or ()) if said.kind == "job" else ()
     return Level(
         said, "", root=True, active=True, onset=said.first_bad_at, grave=said.severity != "info",
@@ -230,17 +228,13 @@ def opened(level: Level, at: Instant, since: Instant) -> Case:
     return Case(name, said.cause, said.kind, opened=at, starts_at=level.onset, last_onset=level.onset)
 
 
-def rank(level: Level) -> tuple[int, Instant, Key]:
-    """Causes before symptoms, then the earlier."""
-    return (CAUSE_BY_NAME[level.said.cause].order, level.onset, level.said.key)
-
-
 def patience(said: Statement, timing: Timing, *, orphan: bool) -> Instant:
     """How long it waits before others are told: for its cause, if it usually has one. An orphan, whose cause is over,
     may only be slower to end than that was, so it waits as long as its detectors may hold it.
     """
-    lingers_seconds = CAUSE_BY_NAME[said.cause].lingers_seconds if orphan else 0.0
-    return span(max(timing.settle_seconds if said.waits else 0.0, lingers_seconds))
+    cause = CAUSE_BY_NAME[said.cause]
+    seconds = timing.settle_seconds if cause.waits else 0.0
+    return span(max(seconds, cause.lingers_seconds) if orphan else seconds)
 
 
 def microseconds(time: datetime) -> Instant:

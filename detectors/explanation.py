@@ -136,6 +136,10 @@ SYMPTOMS: Mapping[str, Mapping[Relation, frozenset[str]]] = {
     for cause in row.causes
 }
 """By cause and relation, what it explains."""
+EXPLAINS_ANY: Mapping[str, frozenset[str]] = {
+    cause: frozenset().union(*over.values()) for cause, over in SYMPTOMS.items()
+}
+"""By cause, what it explains over whatever relation."""
 EXPLAINED_BY: Mapping[str, Mapping[Relation, frozenset[str]]] = {
     symptom: {
         relation: frozenset(cause for cause, over in SYMPTOMS.items() if symptom in over.get(relation, ()))

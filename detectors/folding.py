@@ -3,11 +3,14 @@
 A case that merges into another keeps nothing of its own but its id, so that nobody is paged twice.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from detectors.casebook import Casebook, Seat
-from detectors.correlation_state import STALLS_GPUS, Case, Instant, Level, earlier, opened, patience, worse
+from detectors.casebook import Casebook
+from detectors.correlation_state import STALLS_GPUS, Case, Instant, Key, Level, earlier, opened, patience, worse
 from detectors.incident_view import incident_of
+from detectors.places import Seat
 from schemas.incident import Incident
 
 
@@ -19,14 +22,14 @@ class Folding:
         self.touched: set[str] = set()
         self.over: dict[str, Incident] = {}
 
-    def place(self, level: Level, at: Instant, *, orphan: bool = False) -> None:
+    def place(self, key: Key, level: Level, at: Instant, *, orphan: bool = False) -> None:
         """Fold a level into the case of its cause, of its like, of its symptoms, or one of its own."""
         book = self.book
-        seat = book.seat(level)
+        seat = book.seat(key, level)
         cause = book.explainer(seat)
         twin = book.twin(seat) if cause is None else None
         found = cause or twin
-        home = book.cases[found.level.case] if found is not None else book.neighbour(level)
+        home = book.cases[found.level.case] if found is not None else book.neighbour(seat)
         root = cause is None and (twin is None or twin.level.root)
         self._gather(seat, home, at, root=root, orphan=orphan)
 
@@ -35,16 +38,19 @@ class Folding:
         book = self.book
         own = book.cases[root.level.case]
         cause = book.explainer(root)
-        home = book.neighbour(root.level) if cause is None else book.cases[cause.level.case]
+        home = book.neighbour(root) if cause is None else book.cases[cause.level.case]
         if home is not None and home.id != own.id:
-            own = self._unite(root.level, home, [own], at)
+            own = self._unite(home, (own,), at)
         self._gather(root, own, at, root=cause is None, orphan=False)
 
     def _gather(self, seat: Seat, home: Case | None, at: Instant, *, root: bool, orphan: bool) -> None:
         """Fold a level into its home, or a case of its own, together with all that it explains."""
-        book, level = self.book, seat.level
+        book = self.book
         whole, parts = book.claims(seat, home, at)
-        case = home if home is not None and not whole else self._unite(level, home, whole, at, orphan=orphan)
+        case = home or self._opened(seat.level, at, orphan=orphan)
+        if whole:
+            case = self._unite(case, whole, at)
+        level = seat.level  # as it is now: its own case may have become part of another
         if root and level.said.kind == "pdu" and level.takes_gpus:
             wide = level.domain_wide or not book.has_gpus_folded(level.said.entity, case.id)
             seat.level = replace(level, domain_wide=wide)
@@ -58,27 +64,29 @@ class Folding:
             self.judge_over(left, at)
             self.weigh(part.level, at, due=True)
 
-    def _unite(self, level: Level, home: Case | None, whole: list[Case], at: Instant, *, orphan: bool = False) -> Case:
-        """One case out of many, about what `home` is about, or else about the new level.
+    def _opened(self, level: Level, at: Instant, *, orphan: bool) -> Case:
+        case = opened(level, at, at if orphan else level.onset)
+        if case.id in self.book.cases:  # what outlived an incident is not mistaken for it
+            case = opened(level, at, at)
+        self.book.cases[case.id] = case
+        return case
 
-        The home keeps its id if it fired; else the one that fired first does, so that nobody is paged twice.
+    def _unite(self, about: Case, whole: Sequence[Case], at: Instant) -> Case:
+        """One case out of many, about what the first is about. That one keeps its id if it fired; else the one that
+        fired first does, so that nobody is paged twice.
         """
         book = self.book
-        kept = home
+        kept = about
         fired = [case for case in whole if case.fired]
-        if fired and (home is None or not home.fired):
+        if fired and not about.fired:
             kept = min(fired, key=lambda case: (case.detected_at or at, case.id))
-        about = home or opened(level, at, at if orphan else level.onset)
-        if home is None and about.id in book.cases:  # what outlived an incident is not mistaken for it
-            about = opened(level, at, at)
-        kept = kept or about
         if about.id != kept.id:
-            for symptom in tuple(book.folded[kept.id]):
-                book.put(symptom, replace(symptom.level, root=False))
+            for root in [seat for seat in book.folded[kept.id] if seat.level.root]:
+                book.put(root, replace(root.level, root=False))
             kept = replace(
                 kept, cause=about.cause, kind=about.kind, starts_at=about.starts_at, last_onset=about.last_onset
             )
-        for other in whole if home is None else (home, *whole):
+        for other in (about, *whole):
             if other.id != kept.id:
                 kept = self._merge(other, kept, at, keep_roots=other.id == about.id)
         book.cases[kept.id] = kept
@@ -88,7 +96,7 @@ class Folding:
         book = self.book
         if other.told:
             gone = replace(other, state="resolved", ended=at)
-            self.over[other.id] = incident_of(gone, book.levels_of(other.id), book.topology, merged_into=kept.id)
+            self.over[other.id] = incident_of(gone, book.folded[other.id], book.topology, merged_into=kept.id)
         for seat in tuple(book.folded[other.id]):
             book.fold(seat, kept.id, root=seat.level.root and keep_roots)
         book.close(other)

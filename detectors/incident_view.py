@@ -1,56 +1,74 @@
 """A case of correlation drawn up as the incident that others see."""
 
 import heapq
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
 
 from detectors.casebook import EVIDENCE_LIMIT
-from detectors.correlation_state import Case, Instant, Key, Level, moment, rank
-from detectors.places import feeds_of
+from detectors.correlation_state import STALLS_GPUS, TAKES_GPUS, Case, Instant, Key, Level, moment
+from detectors.places import Seat, feeds_of, rank_of
 from schemas.causes import Kind
 from schemas.incident import Incident, State
 from schemas.topology import Topology
 
 
-def incident_of(case: Case, levels: list[Level], topology: Topology, merged_into: str | None = None) -> Incident:
+def incident_of(case: Case, seats: Iterable[Seat], topology: Topology, merged_into: str | None = None) -> Incident:
     """What is known of a case, in an order that does not depend on how it came together."""
-    roots = {level.said.entity for level in levels if level.root}
-    seen = {(level.said.kind, level.said.entity) for level in levels}
-    seen.difference_update((case.kind, root) for root in roots)
-    speaking = [level for level in levels if level.root or level.said.evidence is not None]
+    roots: set[str] = set()
+    seen: defaultdict[str, set[str]] = defaultdict(set)
+    findings: defaultdict[str, int] = defaultdict(int)
+    with_gpus: list[Seat] = []
+    speaking: list[Seat] = []
+    mute: list[Seat] = []
+    for seat in seats:  # once: a storm has ten thousand
+        level, (_, cause, kind, entity, _) = seat.level, seat.key
+        findings[cause] += 1
+        seen[kind].add(entity)
+        if level.root:
+            roots.add(entity)
+        if level.grave and (cause in TAKES_GPUS or cause in STALLS_GPUS):
+            with_gpus.append(seat)
+        (speaking if level.root or level.said.evidence is not None else mute).append(seat)
+    seen[case.kind] -= roots
     shown = heapq.nsmallest(EVIDENCE_LIMIT, speaking, key=_shown_first)
-    if len(shown) < EVIDENCE_LIMIT:
-        shown = heapq.nsmallest(EVIDENCE_LIMIT, levels, key=_shown_first)
+    shown.extend(heapq.nsmallest(EVIDENCE_LIMIT - len(shown), mute, key=rank_of))
     return Incident(
         id=case.id, cause=case.cause, severity=case.severity, state=cast("State", case.state),
         root_kind=cast("Kind", case.kind),
-        roots=tuple(sorted(roots)), members=tuple(sorted(_members(levels, topology))), symptoms=tuple(sorted(seen)),
+        roots=tuple(sorted(roots)), members=tuple(sorted(_members(with_gpus, topology))),
+        symptoms=tuple((kind, entity) for kind in sorted(seen) for entity in sorted(seen[kind])),
         starts_at=moment(case.starts_at), detected_at=moment(case.detected_at or case.opened),
         ends_at=moment(case.ended) if case.state == "resolved" and case.ended is not None else None,
-        evidence=tuple(_evidence(level) for level in shown),
-        findings=dict(sorted(Counter(level.said.cause for level in levels).items())),
+        evidence=tuple(_evidence(seat.level) for seat in shown), findings=dict(sorted(findings.items())),
         merged_into=merged_into, flaps=case.flaps,
     )  # fmt: skip
 
 
-def _members(levels: list[Level], topology: Topology) -> set[str]:
+def _members(seats: list[Seat], topology: Topology) -> set[str]:
     """GPUs of the findings that take GPUs, and those of a job that stands still by itself. A PDU stated lost before any
     GPU under it was takes all that it feeds alone; otherwise the findings say who is gone.
     """
-    taking = [level for level in levels if level.takes_gpus]
-    members = {level.said.entity for level in taking if level.said.kind == "gpu"}
-    members.update(gpu for level in levels if level.stalls for one in level.members for gpu in _gpus_of(one, topology))
-    others = {(level.said.kind, level.said.entity) for level in taking if level.said.kind not in ("gpu", "pdu")}
-    nodes = {node for kind, entity in others for node in topology.nodes_under(kind, entity)}
-    dark = {level.said.entity for level in taking if level.said.kind == "pdu" and level.domain_wide}
-    for pdu in dark:
-        for node in topology.nodes_under("pdu", pdu):
-            if dark.issuperset(feeds_of(topology, node)):  # a second feed keeps a node alive
-                nodes.add(node)
-    for node in nodes:
-        members.update(topology.gpus_of_node(node))
+    members: set[str] = set()
+    nodes: set[str] = set()
+    dark: set[str] = set()
+    for seat in seats:
+        level, (_, cause, kind, entity, _) = seat.level, seat.key
+        if level.stalls:
+            members.update(gpu for one in level.members for gpu in _gpus_of(one, topology))
+        if cause not in TAKES_GPUS:
+            continue
+        if kind == "gpu":
+            members.add(entity)
+        elif kind != "pdu":
+            nodes.update(topology.nodes_under(kind, entity))
+        elif level.domain_wide:
+            dark.add(entity)
+    fed = (node for pdu in dark for node in topology.nodes_under("pdu", pdu))
+    nodes.update(node for node in fed if dark.issuperset(feeds_of(topology, node)))  # a second feed keeps a node alive
+    members.update(gpu for node in nodes for gpu in topology.gpus_of_node(node))
     return members
 
 
@@ -59,8 +77,9 @@ def _gpus_of(member: str, topology: Topology) -> tuple[str, ...]:
     return (member,) if "/" in member else tuple(topology.gpus_of_node(member))
 
 
-def _shown_first(level: Level) -> tuple[bool, bool, int, Instant, Key]:
-    return (not level.root, level.said.evidence is None, *rank(level))
+def _shown_first(seat: Seat) -> tuple[bool, bool, int, Instant, Key]:
+    level = seat.level
+    return (not level.root, level.said.evidence is None, *rank_of(seat))
 
 
 def _evidence(level: Level) -> dict[str, Any]:

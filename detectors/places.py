@@ -4,13 +4,15 @@ All that one host holds leans on the same places, so these are drawn up once for
 one domain speak of few hosts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from operator import itemgetter
 
 import msgspec
 
-from detectors.explanation import MERGE_BY_CAUSE, READ_TOGETHER, Relation
-from schemas.causes import CAUSES, POWER, SWITCH
+from detectors.correlation_state import Instant, Key, Level
+from detectors.explanation import EXPLAINED_BY, MERGE_BY_CAUSE, READ_TOGETHER, Relation
+from schemas.causes import CAUSE_BY_NAME, CAUSES, POWER, SWITCH, TELEMETRY
 from schemas.tables import TABLES
 from schemas.topology import Topology, node_of
 
@@ -27,62 +29,93 @@ SOURCE_KINDS: Mapping[str, str] = {table.name: table.source for table in TABLES}
 
 
 class Surroundings(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Places that a level leans on over one relation. Compared by identity: all of one host share it."""
+    """Places that a level leans on over one relation, with how high in the causal order what stands there can be; the
+    highest first. Compared by identity: all of one host share it.
+    """
 
     relation: Relation
-    places: tuple[Place, ...]
+    places: tuple[tuple[int, Place], ...]
 
 
 class Site(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Of one entity. own: its place. stands: where its symptoms find it, its own place first. around: where it looks
-    for its cause, other than at its own place.
+    """Of one cause and entity. own: its place. stands: where its symptoms find it, its own place first. around: where
+    it looks for its cause, other than at its own place. shares: over which domains its root merges with its like.
     """
 
     own: Place
     stands: tuple[Place, ...]
-    around: tuple[Surroundings, ...] = ()
+    around: tuple[Surroundings, ...]
+    shares: tuple[tuple[str, Place], ...]
 
 
-class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
-    """The sites of a topology by place and (for a job) its GPUs or nodes, drawn up when first asked for."""
+class Seat(msgspec.Struct, eq=False, gc=False):
+    """A level while a step is under way, and where it stands. It refers to nothing that leads back to it (gc=False)."""
+
+    key: Key
+    level: Level
+    site: Site
+
+    @property
+    def stands(self) -> tuple[Place, ...]:
+        """At its own place and beside it, and in the job that its evidence names."""
+        job = self.level.job
+        return self.site.stands if job is None or self.key[2] == "job" else (*self.site.stands, ("runs", job))
+
+
+def rank_of(seat: Seat) -> tuple[int, Instant, Key]:
+    """Causes before symptoms, then the earlier."""
+    return (CAUSE_BY_NAME[seat.key[1]].order, seat.level.onset, seat.key)
+
+
+class Sites(dict[tuple[str, str, str, tuple[str, ...]], Site]):
+    """The sites of a topology by cause, kind, entity and (for a job) its members, drawn up when first asked for."""
 
     def __init__(self, topology: Topology) -> None:
         super().__init__()
         self.topology = topology
         self._drawn: dict[tuple[Relation, str, str], tuple[Surroundings]] = {}
-        self._slots: dict[str, Place] = {}
 
-    def __missing__(self, wanted: tuple[Place, tuple[str, ...]]) -> Site:
-        own, members = wanted
+    def __missing__(self, wanted: tuple[str, str, str, tuple[str, ...]]) -> Site:
+        cause, kind, entity, members = wanted
+        own = place_of(kind, entity)
+        explained_by = EXPLAINED_BY.get(cause, {})
+        around = tuple(one for one in self._around(own, members) if explained_by.get(one.relation))
+        merge = MERGE_BY_CAUSE.get(cause)
+        over = () if merge is None else merge.over
+        shares = tuple((cause, place) for each in over for place in _DOMAINS[each](self.topology, kind, entity))
+        return self.setdefault(wanted, Site(own, (own, *self._beside(own)), around, shares))
+
+    def _beside(self, own: Place) -> Iterable[Place]:
+        """Where else symptoms find what is at this place."""
         kind, entity = own
+        if kind == "gpu":
+            return (("slots", node_of(entity)),)
+        if kind == "link":
+            hosts = map(node_of, self.topology.ends(entity))
+            return dict.fromkeys(("below", node) for node in hosts if node in self.topology.node_rows)
+        return (("below", node) for node in self.topology.nodes_under(kind, entity)) if kind == "switch" else ()
+
+    def _around(self, own: Place, members: tuple[str, ...]) -> Iterable[Surroundings]:
+        """What one at this place leans on."""
+        kind, entity = own
+        around: Iterable[Surroundings] = ()
         match kind:
             case "gpu":
-                node = node_of(entity)
-                site = Site(own, (own, self._slots_of(node)), self._host("inside", node))
+                around = self._host("inside", node_of(entity))
             case "node":
-                site = Site(own, (own,), self._host("inside", entity, itself=False))
+                around = self._host("inside", entity, itself=False)
             case "link":
-                site = self._link(own)
-            case "switch":
-                site = Site(own, (own, *(("below", node) for node in self.topology.nodes_under(kind, entity))))
+                ends = self.topology.ends(entity)
+                around = dict.fromkeys(part for end in ends for part in self._near_device("end", end))
             case "cdu":
                 nodes = self.topology.nodes_under(kind, entity)
-                feeds = dict.fromkeys(feed for node in nodes for feed in feeds_of(self.topology, node))
-                site = Site(own, (own,), (Surroundings("whole", tuple(("pdu", feed) for feed in feeds)),))
+                feeds = dict.fromkeys(("pdu", feed) for node in nodes for feed in feeds_of(self.topology, node))
+                around = (_surroundings("whole", feeds),)
             case "job":
-                site = Site(own, (own,), (Surroundings("job", (("runs", entity), *self._workplaces(members))),))
+                around = (_surroundings("job", (("runs", entity), *self._workplaces(members))),)
             case "source":
-                site = Site(own, (own,), self._near_source(entity))
-            case _:
-                site = Site(own, (own,))
-        return self.setdefault(wanted, site)
-
-    def _link(self, own: Place) -> Site:
-        """A link leans on the devices at its ends, and stands below the hosts there."""
-        ends = self.topology.ends(own[1])
-        hosts = dict.fromkeys(("below", node) for node in map(node_of, ends) if node in self.topology.node_rows)
-        around = dict.fromkeys(part for end in ends for part in self._near_device("end", end))
-        return Site(own, (own, *hosts), tuple(around))
+                around = self._near_source(entity)
+        return around
 
     def _host(self, relation: Relation, node: str, *, itself: bool = True) -> tuple[Surroundings]:
         """A node, unless it is the node that looks, and what it is inside of."""
@@ -93,14 +126,14 @@ class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
             places.extend(("pdu", feed) for feed in feeds_of(self.topology, node))
             if (cdu := self.topology.node_rows.get(node, {}).get("cdu")) is not None:
                 places.append(("cdu", cdu))
-            drawn = self._drawn.setdefault(wanted, (Surroundings(relation, tuple(places)),))
+            drawn = self._drawn.setdefault(wanted, (_surroundings(relation, places),))
         return drawn
 
     def _only(self, relation: Relation, place: Place) -> tuple[Surroundings]:
         wanted = (relation, *place)
         drawn = self._drawn.get(wanted)
         if drawn is None:
-            drawn = self._drawn.setdefault(wanted, (Surroundings(relation, (place,)),))
+            drawn = self._drawn.setdefault(wanted, (_surroundings(relation, (place,)),))
         return drawn
 
     def _near_device(self, relation: Relation, device: str) -> tuple[Surroundings, ...]:
@@ -120,9 +153,6 @@ class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
         # One GPU that hangs blocks the agent that reads all of its host (NVSentinel issue 1748).
         return near + self._only("source", ("slots", sender)) if table in READ_TOGETHER else near
 
-    def _slots_of(self, node: str) -> Place:
-        return self._slots.setdefault(node, ("slots", node))
-
     def _workplaces(self, members: tuple[str, ...]) -> dict[Place, None]:
         """Where a job's members sit, down to the links of their nodes. A member that is a node brings all its GPUs."""
         places: dict[Place, None] = {}
@@ -130,7 +160,7 @@ class Sites(dict[tuple[Place, tuple[str, ...]], Site]):
             node = node_of(member)
             gpus = (member,) if "/" in member else self.topology.gpus_of_node(member)
             places.update((("gpu", gpu), None) for gpu in gpus)
-            places.update((place, None) for place in self._host("job", node)[0].places)
+            places.update((place, None) for _, place in self._host("job", node)[0].places)
             places["below", node] = None
         return places
 
@@ -144,25 +174,15 @@ def feeds_of(topology: Topology, node: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(feed for feed in (row.get("pdu"), row.get("pdu_b")) if feed is not None))
 
 
-class Shares(dict[tuple[str, str, str], tuple[Place, ...]]):
-    """By cause, kind and entity: the domains over which a root of this cause merges with its like."""
-
-    def __init__(self, topology: Topology) -> None:
-        super().__init__()
-        self.topology = topology
-
-    def __missing__(self, wanted: tuple[str, str, str]) -> tuple[Place, ...]:
-        cause, kind, entity = wanted
-        merge = MERGE_BY_CAUSE.get(cause)
-        over = () if merge is None else merge.over
-        found = tuple(place for each in over for place in _DOMAINS[each](self.topology, kind, entity))
-        return self.setdefault(wanted, found)
-
-
 @lru_cache(maxsize=2)
-def drawn_up(topology: Topology) -> tuple[Sites, Shares]:
-    """Both follow from the topology alone, and are kept with it: every step asks about the same few hosts."""
-    return Sites(topology), Shares(topology)
+def drawn_up(topology: Topology) -> Sites:
+    """Sites follow from the topology alone, and are kept with it: every step asks about the same few hosts."""
+    return Sites(topology)
+
+
+def _surroundings(relation: Relation, places: Iterable[Place]) -> Surroundings:
+    ranked = ((HIGHEST.get(place[0], TELEMETRY), place) for place in places)
+    return Surroundings(relation, tuple(sorted(ranked, key=itemgetter(0))))
 
 
 def _of_node(column: str) -> Callable[[Topology, str, str], tuple[Place, ...]]:

@@ -98,6 +98,21 @@ class TestWaiting:
         timeline = play(finding(5, "node_lost", "n01", severity="info"), finding(5, "gpu_fatal_error", "n01/0"))
         assert {incident.cause for incident in timeline.at(20)} == {"node_lost", "gpu_fatal_error"}
 
+    def test_a_suspicion_that_is_confirmed_takes_over_the_incident_that_it_now_explains(self):
+        suspected = finding(5, "power_domain_lost", "pdu1", severity="info")
+        timeline = play(suspected, finding(5, "node_lost", "n17"), finding(10, "power_domain_lost", "pdu1"))
+        (node,) = (incident for incident in timeline.at(9) if incident.cause == "node_lost")
+        assert (timeline.only().id, timeline.only().cause, timeline.only().roots) == (
+            node.id, "power_domain_lost", ("pdu1",),
+        )  # fmt: skip
+
+    def test_a_suspected_hang_that_is_confirmed_has_its_gpus_in_the_incident_that_it_takes_over(self):
+        evidence = json.dumps({"nodes": ["n01"]})
+        suspected = finding(5, "job_hang", "train", severity="info", evidence=evidence)
+        stale = finding(5, "checkpoint_stale", "train")
+        incident = play(suspected, stale, finding(10, "job_hang", "train", evidence=evidence)).only()
+        assert (incident.cause, len(incident.members)) == ("job_hang", 8)
+
 
 class TestBetterExplanation:
     def test_an_open_incident_is_re_rooted_and_keeps_its_id(self):
