@@ -32,14 +32,11 @@ WAITING = sa.select(ACTIONS).where(
 TAKEN_OUT = sa.select(ACTIONS).where(_out, _row.outcome != "failed").order_by(*_oldest_first)
 
 # Spares stand in for a node that is out only where they were given when it was taken out, not for an earlier failure.
+# The kind is not asked of its index (a text of its own has none), which holds every spare that was ever given.
 _drain = ACTIONS.alias("drain")
-_its_own = sa.exists().where(_drain.c.is_out, _drain.c.target == _row.target, _drain.c.incident == _row.incident)
-_given = sa.select(_row.id).where(
-    _happened,
-    _row.kind == "allocate_spare",
-    _row.target.in_(sa.select(_drain.c.target).where(_drain.c.is_out)),
-    _its_own,
-)
+_theirs = sa.and_(_row.target == _drain.c.target, _row.incident == _drain.c.incident)
+_given = sa.select(_row.id).select_from(sa.join(_drain, ACTIONS, _theirs))
+_given = _given.where(_drain.c.is_out, _row.kind.concat("") == "allocate_spare", _happened)
 
 # lately: whatever happened since; long_ago: what happened since to one of the places, and spares that were promised.
 REMEMBERED = (

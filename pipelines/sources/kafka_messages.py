@@ -163,6 +163,8 @@ def _refused(error: Unreadable, record: ConsumerRecord, table: str | None) -> De
 
 def _placed(rejects: pl.DataFrame, origin: Origin, value: bytes) -> pl.DataFrame:
     """With topic, partition and offset; a reject without bytes of its own gets the message's."""
+    if rejects.is_empty():
+        return rejects
     raw = pl.col("raw")
     return rejects.with_columns(
         topic=pl.lit(origin.topic), partition=pl.lit(origin.partition, pl.Int64),
@@ -202,7 +204,10 @@ def _not_from_the_future(intake: Intake, records: Sequence[ConsumerRecord], orig
     refused: list[pl.DataFrame] = []
     tables: dict[str, pl.DataFrame] = {}
     for name, rows in intake.tables.items():
-        ahead = (pl.col(sent_column(name)) > limit).fill_null(value=False)
+        ahead = rows.select(ahead=(pl.col(sent_column(name)) > limit).fill_null(value=False))["ahead"]
+        if not ahead.any():
+            tables[name] = rows
+            continue
         tables[name] = rows.filter(~ahead)
         reason = f"{name} row a day or more ahead of its message"
         texts = rows.filter(ahead).select(pl.struct(pl.all()).struct.json_encode().alias("row"))["row"]

@@ -80,9 +80,9 @@ def _delays(table: str, rows: pl.DataFrame) -> pl.DataFrame:
     took = pl.col("written") - pl.col("time")
     second = pl.col("written") // 1_000_000
     return (
-        rows.drop_nulls().group_by("node", second.alias("second"))
+        rows.lazy().drop_nulls().group_by("node", second.alias("second"))
         .agg(pl.col("written").max(), took=took.min())
-        .select(pl.lit(table).alias("table"), "node", pl.col("written"), "took").cast(DELAY_COLUMNS)
+        .select(pl.lit(table).alias("table"), "node", pl.col("written"), "took").cast(DELAY_COLUMNS).collect()
     )  # fmt: skip
 
 

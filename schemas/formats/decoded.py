@@ -54,6 +54,8 @@ class Reject:
 
 def rejects_frame(rejects: list[Reject], table: str | None = None) -> pl.DataFrame:
     """Rejects as quarantine rows; the door adds topic or file name."""
+    if not rejects:
+        return pl.DataFrame(schema=QUARANTINE_COLUMNS)
     return pl.DataFrame(
         {
             "table": [table] * len(rejects),

@@ -72,11 +72,12 @@ def conform(
     """The frame with every column of the table, typed. Rows with a value that is not of its column's type are left
     out, with one reject each (and, past a bound, one in all for the rest of the batch).
     """
-    broken = pl.Series([False] * frame.height, dtype=pl.Boolean)
+    cast: dict[str, pl.Series] = {}
+    broken: list[pl.Series] = []
     for name, dtype in table.columns.items():
         if name not in frame.columns or frame.schema[name] == dtype:
             continue
-        typed = _typed(frame[name], dtype)
+        cast[name] = typed = _typed(frame[name], dtype)
         lost = frame[name].is_not_null() & typed.is_null()
         if lost.any():
             at = lost.arg_true()
@@ -88,17 +89,16 @@ def conform(
                 more = len(at) - ROW_REJECTS_MAXIMUM
                 reason = f"column {name}: {more} further row(s) of this batch are not {_wanted(dtype)}"
                 rejects.append((frame[message][at[-1]], Reject(rule=f"{name}|type", reason=reason)))
-            broken = broken | lost
-        frame = frame.with_columns(typed)
-    frame = frame.filter(~broken) if broken.any() else frame
+            broken.append(lost)
     unknown = [name for name in frame.columns if name not in table.columns]
-    return frame.select(
+    conforming = frame.select(
         *(
-            pl.col(name) if name in frame.columns else pl.lit(None, dtype).alias(name)
+            cast.get(name, pl.col(name)) if name in frame.columns else pl.lit(None, dtype).alias(name)
             for name, dtype in table.columns.items()
         ),
         *unknown,
     )
+    return conforming.filter(~pl.any_horizontal(broken)) if broken else conforming
 
 
 def timed(series: pl.Series) -> pl.Series:

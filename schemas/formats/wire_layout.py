@@ -75,15 +75,15 @@ def lay_out(messages: list[bytes], indices: list[int], table: Table) -> tuple[li
             others.append(left[0])
             left = left[1:]
             continue
-        laid, unlike = Laid(layout), []
+        laid, unlike, fullmatch = Laid(layout), [], layout.pattern.fullmatch
         for begin in range(0, len(left), MESSAGES_TOGETHER):
             some = left[begin : begin + MESSAGES_TOGETHER]
-            matches = [layout.pattern.fullmatch(messages[index]) for index in some]
-            here = [index for index, match in zip(some, matches, strict=True) if match]
-            if here and not _gather(laid, here, [match.groups() for match in matches if match]):
+            pieces = [match.groups() if (match := fullmatch(messages[index])) else None for index in some]
+            here = [index for index, of_it in zip(some, pieces, strict=True) if of_it]
+            if here and not _gather(laid, here, list(filter(None, pieces))):
                 others += here
             if len(here) < len(some):
-                unlike += [index for index, match in zip(some, matches, strict=True) if not match]
+                unlike += [index for index, of_it in zip(some, pieces, strict=True) if not of_it]
         if laid.indices:
             found.append(laid)
         left = unlike
@@ -172,8 +172,10 @@ class _Words:
     """Texts, each decoded by itself: a quote that is missing in one must not be found in the next."""
 
     def __call__(self, pieces: Pieces) -> Values:
+        if pieces.count(pieces[0]) == len(pieces):
+            return [_WORD.decode(pieces[0])] * len(pieces), None
         known = {piece: _WORD.decode(piece) for piece in set(pieces)}
-        return [known[piece] for piece in pieces], None
+        return list(map(known.__getitem__, pieces)), None
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,9 @@ class _Lists:
     is_text: bool
 
     def __call__(self, pieces: Pieces) -> Values:
+        if pieces.count(pieces[0]) == len(pieces):
+            values = self.decoder.decode(b"[" + pieces[0] + b"]")
+            return values * len(pieces), [len(values)] * len(pieces)
         some = pieces[:: max(1, len(pieces) // 32)]
         if not self.is_text and 2 * len(set(some)) > len(some):
             values = self.decoder.decode(b"[" + b",".join(pieces) + b"]")
@@ -205,7 +210,7 @@ class _Lists:
                 raise _Refused
             return values, counts
         known = {piece: self.decoder.decode(b"[" + piece + b"]") for piece in set(pieces)}
-        lists = [known[piece] for piece in pieces]
+        lists = list(map(known.__getitem__, pieces))
         return list(chain.from_iterable(lists)), list(map(len, lists))
 
 

@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore
+from pipelines.operations_tables import ACTIONS
 from pipelines.recovery.executors.contract import ActionOutcome
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.settings import RecoverySettings
@@ -166,3 +168,24 @@ def test_a_node_drained_twice_in_a_month_is_a_lemon(store: OperationsStore) -> N
     assert ledger.lemons(["n1", "n2"], RecoverySettings(), later(29 * DAY)) == {"n1"}
     assert ledger.lemons(["n1", "n2"], RecoverySettings(), later(31 * DAY)) == frozenset()
     assert ledger.lemons(["n2"], RecoverySettings(), later(29 * DAY)) == frozenset()
+
+
+@pytest.mark.parametrize("latest", ["actions_kind", "actions_target", "actions_out"])
+def test_history_never_looks_at_every_spare_that_was_ever_given(latest: str) -> None:
+    """Of two indices that look as good, SQLite takes whichever was made first or last: neither order may matter."""
+    opened, plans = OperationsStore.open(":memory:"), list[str]()
+    index = next(one for one in ACTIONS.indexes if one.name == latest)
+    with opened.writing() as connection:
+        index.drop(connection)
+        index.create(connection)
+
+    def explain(connection: Any, _: Any, statement: str, parameters: Any, *__: Any) -> None:
+        if statement.lstrip().startswith("SELECT actions."):
+            cursor = connection.connection.cursor()
+            plans.extend(str(row) for row in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters))
+
+    sa.event.listen(opened.database.engine, "after_cursor_execute", explain)
+    Ledger(opened).history(RecoverySettings(), T0, {"n00001"})
+    opened.close()
+    assert plans
+    assert not [row for row in plans if "actions_kind (kind=?)" in row or "SCAN actions" in row]
