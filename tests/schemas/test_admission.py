@@ -110,4 +110,4 @@ def test_every_row_is_either_admitted_or_quarantined_whatever_it_holds(table: Ta
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_a_table_has_rules_of_single_columns_only(table: Table) -> None:
     """Admission asks those, and knows no others."""
-    assert table.schema._schema_validation_rules() == {}  # noqa: SLF001 - dataframely names them nowhere else
+    assert table.schema._schema_validation_rules() == {}
