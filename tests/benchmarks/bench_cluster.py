@@ -9,7 +9,6 @@ import argparse
 import json
 import logging
 import math
-import resource
 import sys
 import tempfile
 import time
@@ -47,7 +46,9 @@ def apart(work: Callable[..., dict[str, Any]], *given: object) -> tuple[dict[str
 
 
 def peak_megabytes() -> int:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    """Of this program alone: getrusage would count what the process was before it became this one."""
+    status = Path("/proc/self/status").read_text("ascii")
+    return round(int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) / 1024)
 
 
 def replayed(gpus: int, seconds: int, profile: Profile, folder: Path, window_seconds: int) -> dict[str, Any]:

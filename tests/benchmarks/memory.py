@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -69,12 +70,14 @@ def measured(load: Load, folder: Path) -> dict[str, Any]:
     rows = write_recording(
         recording, load.windows(WINDOW_SECONDS), load.topology, meta_of(load.scenario, load.topology)
     )
+    began = time.monotonic()
     said = steps_of(recording, folder / "stores")
+    took = time.monotonic() - began
     after = [one["mebibytes"] for one in said if one["hours"] > 1.0] or [one["mebibytes"] for one in said]
     half = len(after) // 2
     return {
         "gpus": load.gpus, "hours": load.seconds / 3600, "rows": sum(rows.values()), "steps": len(said),
-        "peak_mebibytes": max(one["mebibytes"] for one in said),
+        "times_real_time": round(load.seconds / took, 1), "peak_mebibytes": max(one["mebibytes"] for one in said),
         "peak_mebibytes_by_half_after_the_first_hour": [max(after[:half] or after), max(after[half:])],
     }  # fmt: skip
 
