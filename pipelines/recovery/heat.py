@@ -11,7 +11,7 @@ from detectors.coolant import time_left
 
 COOLANT_KILOGRAMS_PER_LITER, COOLANT_JOULES_PER_KILOGRAM_KELVIN = 1.015, 3930.0
 STAGE_SECONDS = 2.0  # a stage of a shutdown (ours)
-CHECKPOINT_SECONDS = 20.0  # of the whole cluster, before the first stage (ours; the closed loop assumes the same)
+CHECKPOINT_SECONDS = 20.0  # of the whole cluster, before the first stage (ours)
 
 
 def seconds_to_shutdown(values: Mapping[str, Any]) -> float | None:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from pipelines.operations_store import FREE_SPARES, OperationsStore
+from pipelines.operations_store import FREE_SPARES, HELD_SPARES, OperationsStore
 from pipelines.operations_tables import SPARES
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.policy import spares_of
@@ -16,7 +16,6 @@ from schemas.topology import Topology
 _AVAILABLE = sa.select(sa.func.count()).where(SPARES.c.state == "available")
 _POOLED = sa.select(SPARES.c.node)
 _HOLDERS = sa.select(SPARES.c.action).where(SPARES.c.state == "allocated").distinct()
-_HELD_BY = sa.select(SPARES.c.node).where(SPARES.c.state == "allocated", SPARES.c.action == sa.bindparam("holder"))
 _STATE = sa.select(SPARES.c.state).where(SPARES.c.node == sa.bindparam("wanted"))
 
 
@@ -79,7 +78,7 @@ def settle_pool(store: OperationsStore, topology: Topology, record: ActionRecord
         return
     if record.request.kind == "release_spare":
         with store.writing() as connection:
-            for free_again in list(connection.scalars(_HELD_BY, {"holder": record.request.parameters["undoes"]})):
+            for free_again in list(connection.scalars(HELD_SPARES, {"holder": record.request.parameters["undoes"]})):
                 store.put_spare(str(free_again), "available", now)
         return
     node = record.request.target

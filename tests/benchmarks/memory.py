@@ -66,6 +66,7 @@ def steps_of(recording: Path, stores: Path) -> list[Mapping[str, Any]]:
 
 
 def measured(load: Load, folder: Path) -> dict[str, Any]:
+    """Halves: of what comes after the first hour, or of a recording that is shorter."""
     recording = folder / "recording"
     rows = write_recording(
         recording, load.windows(WINDOW_SECONDS), load.topology, meta_of(load.scenario, load.topology)
@@ -78,7 +79,7 @@ def measured(load: Load, folder: Path) -> dict[str, Any]:
     return {
         "gpus": load.gpus, "hours": load.seconds / 3600, "rows": sum(rows.values()), "steps": len(said),
         "times_real_time": round(load.seconds / took, 1), "peak_mebibytes": max(one["mebibytes"] for one in said),
-        "peak_mebibytes_by_half_after_the_first_hour": [max(after[:half] or after), max(after[half:])],
+        "peak_mebibytes_by_half": [max(after[:half] or after), max(after[half:])],
     }  # fmt: skip
 
 

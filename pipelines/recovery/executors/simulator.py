@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipelines.recovery.executors.contract import ActionOutcome
+from pipelines.recovery.heat import CHECKPOINT_SECONDS
 from schemas.action import ActionKind, ActionRequest
 
 # Seconds that each takes (assumptions, printed with the report): a scheduler's call, a peer's memory over the fabric,
 # a switch's management port; restart_app starts the whole job anew.
 SECONDS: Mapping[ActionKind, float] = {
     "drain_node": 0.2, "pause_stage": 0.5, "allocate_spare": 0.1, "restore_shard": 4.0, "resume": 1.0,
-    "restart_app": 180.0, "isolate_port": 1.0, "global_checkpoint": 20.0, "reclaim_gpus": 30.0,
+    "restart_app": 180.0, "isolate_port": 1.0, "global_checkpoint": CHECKPOINT_SECONDS, "reclaim_gpus": 30.0,
 }  # fmt: skip
 
 
