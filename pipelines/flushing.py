@@ -45,6 +45,17 @@ class Unwritten:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Flight:
+    """A flush that is under way, and how many rows it holds: the rows themselves go when they are written. outcome:
+    what is still unwritten and why, None when all went through.
+    """
+
+    outcome: "Future[tuple[Unwritten, StoreBusy] | None]"
+    rows: int
+    offsets: Offsets
+
+
 @dataclass(kw_only=True)
 class Flushing:
     """store: None keeps nothing. written: offsets up to which the file stands. held: who holds the file, None where the
@@ -57,7 +68,7 @@ class Flushing:
     waiting: Unwritten
     written: Offsets
     held: str | None = None
-    _flying: "tuple[Future[None], Unwritten] | None" = None
+    _flight: _Flight | None = None
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="flush"))
 
     def __enter__(self) -> Self:
@@ -71,7 +82,7 @@ class Flushing:
     @property
     def rows(self) -> int:
         """That are not in the file yet."""
-        return self.waiting.rows + (0 if self._flying is None else self._flying[1].rows)
+        return self.waiting.rows + (0 if self._flight is None else self._flight.rows)
 
     def add(self, step: Step, notes: SourceNotes, offsets: Offsets) -> None:
         if self.store is not None:
@@ -82,7 +93,7 @@ class Flushing:
         for few rows. Raises StoreBusy when the buffer is full and the file stays held, StreamMoved, StoreUnavailable.
         """
         is_full = self.rows > self.rows_maximum
-        if self._flying is None or self._flying[0].done() or is_full:
+        if self._flight is None or self._flight.outcome.done() or is_full:
             self._land()
             self._begin(patient=is_full)
 
@@ -96,28 +107,35 @@ class Flushing:
             return
         flying, known = self.waiting, self.waiting.steps[-1].state
         store = self.store if patient else replace(self.store, busy_seconds=0.0)
-        future = self._thread.submit(
-            store.flush, self.stream, flying.steps, flying.offsets, since=self.written, notes=flying.notes,
-            aliases=flying.aliases, known=flying.known,
-        )  # fmt: skip
-        self._flying, self.waiting = (future, flying), Unwritten(known=known)
+        outcome = self._thread.submit(_write, store, self.stream, flying, self.written)
+        self._flight, self.waiting = _Flight(outcome, flying.rows, flying.offsets), Unwritten(known=known)
         if patient or flying.rows < BESIDE_ROWS:
             self._land(patient=patient)
 
     def _land(self, *, patient: bool = False) -> None:
         """Wait for the flush that is under way, if one is, and take note of how it went."""
-        if self._flying is None:
+        if self._flight is None:
             return
-        future, flying = self._flying
-        self._flying = None
-        try:
-            future.result()
-        except StoreBusy as busy:
-            self.waiting = flying.then(self.waiting)
-            if patient:
-                raise
-            if self.held is None:
-                log.warning("store_busy", reason=str(busy), what="rows wait in memory until the file is free")
-            self.held = str(busy)
-        else:
-            self.held, self.written = None, {**self.written, **flying.offsets}
+        flight, self._flight = self._flight, None
+        failed = flight.outcome.result()
+        if failed is None:
+            self.held, self.written = None, {**self.written, **flight.offsets}
+            return
+        unwritten, busy = failed
+        self.waiting = unwritten.then(self.waiting)
+        if patient:
+            raise busy
+        if self.held is None:
+            log.warning("store_busy", reason=str(busy), what="rows wait in memory until the file is free")
+        self.held = str(busy)
+
+
+def _write(store: TelemetryStore, stream: str, flying: Unwritten, since: Offsets) -> tuple[Unwritten, StoreBusy] | None:
+    try:
+        store.flush(
+            stream, flying.steps, flying.offsets, since=since, notes=flying.notes, aliases=flying.aliases,
+            known=flying.known,
+        )  # fmt: skip
+    except StoreBusy as busy:
+        return flying, busy
+    return None

@@ -6,12 +6,13 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from pipelines.telemetry_state import gather_state
+from pipelines.state_packs import FIELD_COLUMNS, packs_beside, put
+from pipelines.telemetry_state_older import gather_state, taken_from_tables
 from schemas.finding import Finding, TelemetryHealth
 from schemas.intake import Late, Quarantine
 from schemas.tables import TABLES
 
-VERSION = 5
+VERSION = 6
 INTAKE: tuple[tuple[str, pl.Schema], ...] = tuple(
     (name, pl.Schema({column: kind.dtype for column, kind in schema.columns().items()}))
     for name, schema in (
@@ -151,4 +152,16 @@ def _lags(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (_first, _second, _grown, gather_state, _lags)
+def _packs(connection: duckdb.DuckDBPyConnection) -> None:
+    """The state's frames go into files beside this one."""
+    connection.register("shape", pl.DataFrame(schema=FIELD_COLUMNS))
+    connection.execute("create table if not exists state_fields as from shape")
+    connection.unregister("shape")
+    [(path,)] = connection.execute("select path from duckdb_databases() where not internal").fetchall()
+    for stream, frames in taken_from_tables(connection).items():
+        put(connection, packs_beside(Path(path)), stream, frames, {})
+
+
+MIGRATIONS: tuple[Callable[[duckdb.DuckDBPyConnection], None], ...] = (
+    _first, _second, _grown, gather_state, _lags, _packs,
+)  # fmt: skip

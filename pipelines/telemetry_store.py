@@ -22,6 +22,7 @@ from detectors.contract import Detector
 from pipelines.engine import EngineState, Step
 from pipelines.source_lags import read_lags, write_lags
 from pipelines.source_notes import SourceNotes, frozen_aliases, write_frozen, write_notes
+from pipelines.state_packs import StateLost, packs_beside, sweep
 from pipelines.telemetry_cluster import Cluster, end_cluster, read_cluster, same_cluster, write_cluster
 from pipelines.telemetry_schema import NotOurs, migrate, up_to_date
 from pipelines.telemetry_state import drop_state, read_state, write_state
@@ -55,6 +56,11 @@ class TelemetryStore:
     def segments(self) -> Path:
         """Folder of the sealed hours."""
         return self.path.with_suffix(".segments")
+
+    @property
+    def packs(self) -> Path:
+        """Folder of what detectors remember (pipelines.state_packs)."""
+        return packs_beside(self.path)
 
     @contextmanager
     def connected(self, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -117,27 +123,32 @@ class TelemetryStore:
         were made. Raises StoreBusy with nothing written, and StreamMoved where the stored offsets are no longer those:
         only one process may feed a stream.
         """
-        with self.connected() as connection, transaction(connection):
-            if since is not None and (moved := _moved(_offsets(connection, stream), since)):
-                raise StreamMoved(f"{self.path}: {moved} of stream {stream}; is another process ingesting it?")
-            for step in steps:
-                for name, rows in step.accepted.items():
-                    append(connection, f"live.{name}", rows)
-                append(connection, "live.findings", step.findings)
-                append(connection, "live.late", step.late)
-                append(connection, "live.telemetry_health", step.health)
-                append(connection, "live.quarantine", step.quarantined)
-            for (topic, partition), offset in offsets.items():
-                connection.execute(
-                    "insert or replace into offsets values (?, ?, ?, ?)", [stream, topic, partition, offset]
-                )
-            write_lags(connection, stream, steps)
-            if notes is not None:
-                write_notes(connection, notes)
-            if aliases is not None:
-                write_frozen(connection, stream, aliases)
-            if steps:
-                write_state(connection, stream, steps[-1].state, known)
+        with self.connected() as connection:
+            try:
+                sweep(connection, self.packs)  # before, not after: nothing may fail once the flush is committed
+                with transaction(connection):
+                    if since is not None and (moved := _moved(_offsets(connection, stream), since)):
+                        raise StreamMoved(f"{self.path}: {moved} of stream {stream}; is another process ingesting it?")
+                    for step in steps:
+                        for name, rows in step.accepted.items():
+                            append(connection, f"live.{name}", rows)
+                        append(connection, "live.findings", step.findings)
+                        append(connection, "live.late", step.late)
+                        append(connection, "live.telemetry_health", step.health)
+                        append(connection, "live.quarantine", step.quarantined)
+                    for (topic, partition), offset in offsets.items():
+                        connection.execute(
+                            "insert or replace into offsets values (?, ?, ?, ?)", [stream, topic, partition, offset]
+                        )
+                    write_lags(connection, stream, steps)
+                    if notes is not None:
+                        write_notes(connection, notes)
+                    if aliases is not None:
+                        write_frozen(connection, stream, aliases)
+                    if steps:
+                        write_state(connection, self.packs, stream, steps[-1].state, known)
+            except OSError as error:
+                raise StoreUnavailable(f"{self.packs}: cannot be written ({error.strerror})") from None
 
     def offsets(self, stream: str) -> dict[tuple[str, int], int]:
         """Next offset to read of each topic partition of the stream."""
@@ -147,7 +158,10 @@ class TelemetryStore:
     def state(self, stream: str, detectors: tuple[Detector, ...]) -> EngineState | None:
         """Where the stream's last flush left off; None when there was none. A detector that is new begins empty."""
         with self.connected() as connection:
-            return read_state(connection, stream, detectors)
+            try:
+                return read_state(connection, self.packs, stream, detectors)
+            except StateLost as error:
+                raise StoreUnavailable(str(error)) from None
 
     def aliases(self, stream: str, *, begun: bool) -> pl.DataFrame:
         """Learned aliases that the stream goes by: those known when it began. begun: whether it has."""
@@ -163,12 +177,14 @@ class TelemetryStore:
 
     def forget(self, stream: str) -> None:
         """Drop a stream's state and progress; its rows and findings stay, and which cluster they are of."""
-        with self.connected() as connection, transaction(connection):
-            end_cluster(connection, stream)
-            drop_state(connection, stream)
-            connection.execute("delete from stream_aliases where stream = ?", [stream])
-            connection.execute("delete from source_lags where stream = ?", [stream])
-            connection.execute("delete from offsets where stream = ?", [stream])
+        with self.connected() as connection:
+            with transaction(connection):
+                end_cluster(connection, stream)
+                drop_state(connection, stream)
+                connection.execute("delete from stream_aliases where stream = ?", [stream])
+                connection.execute("delete from source_lags where stream = ?", [stream])
+                connection.execute("delete from offsets where stream = ?", [stream])
+            sweep(connection, self.packs)
 
     def remember_cluster(self, stream: str, topology: Topology, intervals_seconds: Mapping[str, float]) -> None:
         """Keep the topology and sampling intervals that the stream is judged on, as of when it began."""

@@ -40,7 +40,9 @@ class WindowSource:
         done, clocks = offsets.get(PROGRESS, 0), LiveLags()
         under_way = timedelta(seconds=self.delay_seconds or 0.0)
         held_back = under_way if self.delay_seconds is None else under_way + ALLOWED
-        for window, is_last in _marking_last(self.windows()):
+        windows = self.windows()
+        marked = ((window, False) for window in windows) if self.delay_seconds is None else _marking_last(windows)
+        for window, is_last in marked:
             until = (window.ends_at - EPOCH) // timedelta(microseconds=1)
             if until <= done:
                 continue
@@ -67,6 +69,7 @@ def _delays(window: Window) -> pl.DataFrame:
 
 
 def _marking_last(windows: Iterator[Window]) -> Iterator[tuple[Window, bool]]:
+    """Holds one window more in memory than is being judged."""
     held: Window | None = None
     for window in windows:
         if held is not None:

@@ -22,6 +22,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
+from pipelines import pacing
 from tests.benchmarks.broker_drain import drain_seconds
 from tests.benchmarks.cluster_load import Load, Profile, load_of
 from tests.benchmarks.stages import (
@@ -33,12 +34,12 @@ from tests.benchmarks.stages import (
 )
 
 FULL_GPUS, QUICK_GPUS = 24_576, 1_024
-REPLAY_WINDOW_SECONDS = 60
+GROWTH_SECONDS = 120  # the second half counts
 # Ratios between things measured in one run. Each leaves room for noise: it finds a regression, not a percent.
 QUICK_LIMITS = {"judged_to_drain_and_insert": 8.0, "growth_exponent": 1.15, "sealed_bytes_per_sample": 2.5}
 
 
-def apart(work: Callable[..., dict[str, Any]], *given: object) -> tuple[dict[str, Any], int]:
+def apart(work: Callable[..., Any], *given: object) -> tuple[Any, int]:
     """What it returns, run in a process of its own, and the most memory in megabytes that this one held."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = pool.submit(work, *given).result()
@@ -51,20 +52,19 @@ def peak_megabytes() -> int:
     return round(int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) / 1024)
 
 
-def replayed(gpus: int, seconds: int, profile: Profile, folder: Path, window_seconds: int) -> dict[str, Any]:
-    """The first half warms up."""
+def replayed(gpus: int, seconds: int, profile: Profile, folder: Path) -> dict[str, Any]:
+    """In windows as long as `hotspare ingest` takes, but a minute at the most. The first half warms up."""
     quiet()
     folder.mkdir()
-    return replay(load_of(gpus, seconds, profile), folder, window_seconds, seconds // 2).document()
+    load = load_of(gpus, seconds, profile)
+    return replay(load, folder, min(60, pacing.window_seconds(None, load.topology)), seconds // 2).document()
 
 
 def growth(gpus: list[int], folder: Path) -> dict[str, object]:
     """Processor seconds and peak of a replay at several sizes, and the exponents of the power laws through them."""
     points = []
     for size in gpus:
-        found, peak = apart(
-            replayed, size, 2 * REPLAY_WINDOW_SECONDS, "usual", folder / f"{size}", REPLAY_WINDOW_SECONDS
-        )
+        found, peak = apart(replayed, size, GROWTH_SECONDS, "usual", folder / f"{size}")
         points.append((size, found["cpu_seconds_total"], peak))
     sizes = [size for size, _, _ in points]
     return {
@@ -105,6 +105,11 @@ def with_limits(load: Load, folder: Path) -> dict[str, object]:
     }  # fmt: skip
 
 
+def told_ahead(gpus: int, folder: Path) -> list[float]:
+    quiet()
+    return told_ahead_milliseconds(load_of(gpus, 60, "high"), folder, 40)
+
+
 def quantile(ordered: list[float], share: float) -> float:
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1)
 
@@ -115,20 +120,20 @@ def run(*, quick: bool) -> dict[str, object]:
         folder = Path(scratch)
         document: dict[str, object] = {
             "gpus": gpus,
-            "usual": of_profile(gpus, 240, "usual", folder / "usual", REPLAY_WINDOW_SECONDS),
-            "high": of_profile(gpus, 120, "high", folder / "high", REPLAY_WINDOW_SECONDS // 2),
+            "usual": of_profile(gpus, 240, "usual", folder / "usual"),
+            "high": of_profile(gpus, 120, "high", folder / "high"),
             "kafka": with_limits(load_of(gpus, 40 if quick else 60, "usual"), folder / "kafka"),
         }
         (folder / "growth").mkdir()
         sizes = [256, 1_024, 2_048] if quick else [1_024, 6_144, 24_576, 98_304]
         document["growth"] = growth(sizes, folder / "growth")
-        told = told_ahead_milliseconds(load_of(gpus, 60, "high"), folder, 40)
+        told, _ = apart(told_ahead, gpus, folder)
         document["told_ahead_milliseconds"] = {"p50": quantile(told, 0.5), "p99": quantile(told, 0.99)}
     return document
 
 
-def of_profile(gpus: int, seconds: int, profile: Profile, folder: Path, window_seconds: int) -> dict[str, object]:
-    found, peak = apart(replayed, gpus, seconds, profile, folder, window_seconds)
+def of_profile(gpus: int, seconds: int, profile: Profile, folder: Path) -> dict[str, object]:
+    found, peak = apart(replayed, gpus, seconds, profile, folder)
     return {"replay": {**found, "peak_megabytes": peak}}
 
 

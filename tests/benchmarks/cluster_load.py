@@ -1,15 +1,17 @@
 """A generated cluster at the usual sampling intervals or at high resolution, as windows, recordings and messages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Literal
 
+import polars as pl
 from kafka.consumer.fetcher import ConsumerRecord
 
 from replay.scenario import Scenario, load_scenario
-from replay.simulate import Window, simulate, topology_of
+from replay.simulate import BLOCK_SECONDS, Window, simulate, topology_of
 from schemas.formats import wire
-from schemas.tables import TABLE_BY_NAME, TABLES
+from schemas.tables import TABLE_BY_NAME, TABLES, Table
 from schemas.topology import Topology
 
 Profile = Literal["usual", "high"]
@@ -48,6 +50,51 @@ def load_of(gpus: int, seconds: int, profile: Profile) -> Load:
         topology=replace(healthy.topology, parameters={"pods": pods, "superblocks_per_pod": each}),
     )  # fmt: skip
     return Load(profile, chosen, topology_of(chosen))
+
+
+def out_of_step(load: Load, window_seconds: int) -> Iterator[Window]:
+    """The load's windows with each source at a point of its own in its tables' intervals, as collectors are: a cluster
+    that is sampled all in one second is a load that nobody has. Rows come earlier by that, never later, so that nothing
+    is heard of a node after it was lost; those from before the beginning are left out.
+    """
+    before: dict[str, pl.DataFrame] | None = None
+    for block in load.windows(BLOCK_SECONDS):
+        shifted = {name: _own_time(rows, TABLE_BY_NAME[name], load) for name, rows in block.tables.items()}
+        early = {name: rows.filter(rows[TABLE_BY_NAME[name].time] < block.starts_at) for name, rows in shifted.items()}
+        if before is not None:
+            whole = {name: pl.concat([rows, early[name]]) for name, rows in before.items()}
+            yield from _seconds_of(whole, block.starts_at - timedelta(seconds=BLOCK_SECONDS), window_seconds)
+        before = {
+            name: rows.filter(rows[TABLE_BY_NAME[name].time] >= block.starts_at) for name, rows in shifted.items()
+        }
+        begins = block.starts_at
+    if before is not None:
+        yield from _seconds_of(before, begins, window_seconds)
+
+
+def _own_time(rows: pl.DataFrame, table: Table, load: Load) -> pl.DataFrame:
+    seconds = load.scenario.intervals.get(table.name, 0)
+    if not 1 < seconds <= BLOCK_SECONDS or rows.is_empty():
+        return rows
+    phase = pl.duration(microseconds=pl.col(table.source).hash(seed=0) % int(seconds * 1_000_000))
+    return rows.with_columns(pl.col(table.time) - phase)
+
+
+def _seconds_of(tables: Mapping[str, pl.DataFrame], begins: datetime, window_seconds: int) -> Iterator[Window]:
+    """A block as windows."""
+    ordered = {name: rows.sort(TABLE_BY_NAME[name].time, maintain_order=True) for name, rows in tables.items()}
+    for at in range(0, BLOCK_SECONDS, window_seconds):
+        starts_at = begins + timedelta(seconds=at)
+        ends_at = starts_at + timedelta(seconds=window_seconds)
+        yield Window(
+            starts_at, ends_at,
+            {
+                name: rows.set_sorted(TABLE_BY_NAME[name].time).filter(
+                    pl.col(TABLE_BY_NAME[name].time).is_between(starts_at, ends_at, closed="left")
+                )
+                for name, rows in ordered.items()
+            },
+        )  # fmt: skip
 
 
 def samples(window: Window) -> int:

@@ -26,12 +26,12 @@ from pipelines.sources.kafka_sink import create_topics, send
 from replay.scenario import FaultPlan
 from replay.simulate import Window
 from schemas.tables import TABLES
-from tests.benchmarks.cluster_load import Load, load_of
+from tests.benchmarks.cluster_load import Load, load_of, out_of_step
 from tests.benchmarks.soaked_server import Server
 from tests.kafka.broker import Broker, start_broker
 from tests.kafka.streaming import Place, place
 
-WINDOW_SECONDS = 5
+WINDOW_SECONDS = 1
 FIRST_FAULT_SECONDS, FAULT_EVERY_SECONDS, QUIET_END_SECONDS = 45, 20, 60
 KILLED_EVERY_SECONDS, BROKER_EVERY_SECONDS = 210, 330
 CATCH_UP_SECONDS = 300.0
@@ -83,7 +83,7 @@ def drive(load: Load, broker: Broker, there: Place, server: Server, told: Callab
     course, last_broken = Course(), -math.inf
     kills = disruptions(load.seconds, KILLED_EVERY_SECONDS)
     restarts = disruptions(load.seconds, BROKER_EVERY_SECONDS)
-    for number, window in enumerate(load.windows(WINDOW_SECONDS)):
+    for number, window in enumerate(out_of_step(load, WINDOW_SECONDS)):
         wait = (window.ends_at - datetime.now(UTC)).total_seconds()
         course.sender_late_seconds = max(course.sender_late_seconds, -wait)
         time.sleep(max(0.0, wait))
