@@ -7,12 +7,13 @@ here by their seats, which are compared by identity: the key of a level is five 
 import heapq
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from copy import copy
 
 from msgspec.structs import replace
 
 from detectors.correlation_state import Case, Correlation, Instant, Key, Level, Timing, span
 from detectors.explanation import EXPLAINED_BY, EXPLAINS_ANY, MERGE_BY_CAUSE, SYMPTOMS, Relation
-from detectors.places import HIGHEST, Place, Seat, Surroundings, drawn_up, feeds_of, rank_of
+from detectors.places import Place, Seat, Surroundings, drawn_up, feeds_of, rank_of
 from schemas.causes import CAUSE_BY_NAME, TELEMETRY
 from schemas.topology import Topology
 
@@ -35,8 +36,10 @@ class Casebook:
         self.open: defaultdict[str, int] = defaultdict(int)
         self.deadlines: list[tuple[Instant, str]] = []
         self._sites = drawn_up(topology)
-        self._standing: dict[Place, Present] = {}
-        self._near: dict[tuple[str, Place], dict[str, int]] = {}  # cases by cause and domain: how many roots of theirs
+        self._sites.begin_step()
+        self._standing: defaultdict[Place, Present] = defaultdict(dict)
+        # Cases by cause and domain: how many roots of theirs.
+        self._near: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._leaning: dict[Surroundings, Present] = {}  # roots by where they look for a cause
         self._around: dict[Place, dict[Surroundings, None]] = {}  # that some root leans on
         self._rooted: set[str] = set()  # causes that some root has, or has had
@@ -46,7 +49,7 @@ class Casebook:
         self._domain = span(timing.domain_seconds)
         self._reroot = span(timing.reroot_seconds)
         for level in state.levels:
-            self.take(self.seat(level.said.key, level))
+            self.take(self.seat(level.said.key, copy(level)))
         for case in state.cases:
             for deadline in case.deadlines(timing):
                 self.remind(case.id, deadline)
@@ -59,12 +62,8 @@ class Casebook:
     def take(self, seat: Seat) -> None:
         """Write a level down that was not in the book."""
         self.seats[seat.key] = seat
-        standing = self._standing
         for place in seat.stands:
-            if here := standing.get(place):
-                here[seat] = None
-            else:
-                standing[place] = {seat: None}
+            self._standing[place][seat] = None
         self._enter(seat)
 
     def put(self, seat: Seat, level: Level) -> None:
@@ -82,15 +81,15 @@ class Casebook:
         its evidence, so that the state of a storm stays small.
         """
         level = seat.level
-        said = level.said
-        if not root and said.evidence is not None and len(self.folded[case_id]) >= EVIDENCE_LIMIT:
-            said = replace(said, evidence=None)
-        folded = replace(level, said=said, case=case_id, root=root)
-        if level.case:
-            self.put(seat, folded)
-        else:
-            seat.level = folded
+        if not root and level.said.evidence is not None and len(self.folded[case_id]) >= EVIDENCE_LIMIT:
+            level.said = replace(level.said, evidence=None)
+        if not level.case:
+            level.case, level.root = case_id, root
             self.take(seat)
+        elif level.case != case_id or level.root != root:
+            self._leave(seat)
+            level.case, level.root = case_id, root
+            self._enter(seat)
 
     def drop(self, seat: Seat) -> None:
         """Forget a level."""
@@ -119,23 +118,15 @@ class Casebook:
         """The level of an open case that explains this one: the highest in the causal order, then the earliest. Places
         are looked at in that order, so that a storm under a lost feed is not asked about its nodes too.
         """
-        level, site = seat.level, seat.site
-        explained_by = EXPLAINED_BY.get(seat.key[1])
-        if explained_by is None:
-            return None
+        level, cause = seat.level, seat.key[1]
         best: Seat | None = None
         order = TELEMETRY  # of the best so far: what stands further down is not better
-        for around in site.around:
-            causes = explained_by[around.relation]
-            for highest, place in around.places:
-                if highest > order:
-                    break
-                if here := self._standing.get(place):
-                    best = self._better(best, causes, here, around.relation, level)
-                    order = TELEMETRY if best is None else CAUSE_BY_NAME[best.key[1]].order
-        causes = explained_by["same"]
-        if causes and HIGHEST.get(site.own[0], TELEMETRY) <= order and (here := self._standing.get(site.own)):
-            best = self._better(best, causes, here, "same", level)
+        for highest, place, relation in seat.site.looks:
+            if highest > order:
+                break
+            if here := self._standing.get(place):
+                best = self._better(best, EXPLAINED_BY[cause][relation], here, relation, level)
+                order = TELEMETRY if best is None else CAUSE_BY_NAME[best.key[1]].order
         return best
 
     def _better(
@@ -233,7 +224,7 @@ class Casebook:
         places = (
             place
             for node in self.topology.nodes_under("pdu", pdu)
-            for place in (("node", node), *(("gpu", gpu) for gpu in self.topology.gpus_of_node(node)))
+            for place in (f"node {node}", *(f"gpu {gpu}" for gpu in self.topology.gpus_of_node(node)))
         )
         standing = (seat.level for place in places for seat in self._standing.get(place, ()))
         return any(level.case == case_id and level.takes_gpus for level in standing)
@@ -253,14 +244,13 @@ class Casebook:
         self.roots[case_id] += 1
         self._rooted.add(seat.key[1])
         for shared in seat.site.shares:
-            near = self._near.setdefault(shared, {})
-            near[case_id] = near.get(case_id, 0) + 1
+            self._near[shared][case_id] += 1
         for around in seat.site.around:
             if around in self._leaning:
                 self._leaning[around][seat] = None
                 continue
             self._leaning[around] = {seat: None}
-            for _, place in around.places:
+            for place in around.places:
                 self._around.setdefault(place, {})[around] = None
 
     def _leave(self, seat: Seat) -> None:
@@ -305,5 +295,5 @@ class Casebook:
         )
 
     def _in_trouble(self, pdu: str, cause: str) -> bool:
-        standing = (seat.level for seat in self._standing.get(("pdu", pdu), ()))
+        standing = (seat.level for seat in self._standing.get(f"pdu {pdu}", ()))
         return any(level.active and level.said.cause == cause for level in standing)

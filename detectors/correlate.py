@@ -5,9 +5,9 @@ incidents. An instant is judged when it is complete: its statements wait until t
 in causal order; what they bring about happens after them; a deadline that falls on it comes before them.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 
 import polars as pl
@@ -55,7 +55,9 @@ def correlate(
     step = _Step(state, context.topology, timing)
     deadlines = step.book.deadlines
     # A statement from before the last watermark broke the contract; it is judged now, not lost.
-    for at, instant in groupby(known[:complete], key=lambda said: max(said.time, state.until)):
+    late = bisect_right(known, state.until, hi=complete, key=_TIME)
+    instants = groupby(known[late:complete], key=_TIME)
+    for at, instant in chain([(state.until, known[:late])] if late else (), instants):
         if deadlines and deadlines[0][0] <= at:
             step.run_deadlines(at)
         together = list(instant)
@@ -65,7 +67,7 @@ def correlate(
     incidents = step.changed()
     told = {incident.id: incident for incident in (*state.incidents, *incidents)}
     return incidents, Correlation(
-        until=now, held=held, levels=tuple(seat.level for seat in step.book.seats.values()),
+        until=now, held=held, levels=tuple([seat.level for seat in step.book.seats.values()]),
         cases=tuple(step.book.cases.values()), incidents=tuple(told[name] for name in step.book.cases if name in told),
     )  # fmt: skip
 

@@ -24,6 +24,8 @@ LEVEL_PER_CODE = frozenset({"gpu.xid", "gpu.xid_repeats", "telemetry.clock_skew"
 entity, and may change while it lasts: a leak that the rope shows, and then the reservoir too, is one leak.
 """
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NAIVE_EPOCH = EPOCH.replace(tzinfo=None)
+MICROSECOND = timedelta(microseconds=1)
 TAKES_GPUS = frozenset(cause.name for cause in CAUSES if cause.takes_gpus)
 STALLS_GPUS = frozenset(cause.name for cause in CAUSES if cause.stalls_gpus)
 SEVERITY_RANK: Mapping[Severity, int] = {"info": 0, "ticket": 1, "page": 2}
@@ -80,8 +82,9 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.time, order, self.cause, self.kind, self.entity, self.detector, self.active, self.code or "")
 
 
-class Level(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A bad state of an entity, folded into a case until the case is forgotten.
+class Level(msgspec.Struct, array_like=True, gc=False):
+    """A bad state of an entity, folded into a case until the case is forgotten. The step that holds it changes it in
+    place as cases become one; that of a state is never changed, for a step takes copies.
 
     said: the last statement that it holds. case: the id of its case. root: whether the case is about it. onset: when
     this period of it began, as estimated. grave: whether it ever was more than a suspicion (severity info). ended:
@@ -238,7 +241,7 @@ def patience(said: Statement, timing: Timing, *, orphan: bool) -> Instant:
 
 
 def microseconds(time: datetime) -> Instant:
-    return (time - EPOCH) // timedelta(microseconds=1)
+    return (time - EPOCH) // MICROSECOND
 
 
 def span(seconds: float) -> Instant:
@@ -246,7 +249,12 @@ def span(seconds: float) -> Instant:
 
 
 def moment(time: Instant) -> datetime:
-    return EPOCH + timedelta(microseconds=time)
+    return EPOCH + time * MICROSECOND
+
+
+def iso_format(time: Instant) -> str:
+    """As isoformat has it, without asking the time zone for an offset that is always the same."""
+    return f"{(NAIVE_EPOCH + time * MICROSECOND).isoformat()}+00:00"
 
 
 def worse(one: Severity, other: Severity) -> Severity:

@@ -8,11 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from detectors.casebook import EVIDENCE_LIMIT
-from detectors.correlation_state import STALLS_GPUS, TAKES_GPUS, Case, Instant, Key, Level, moment
+from detectors.correlation_state import STALLS_GPUS, TAKES_GPUS, Case, Level, iso_format, moment
 from detectors.places import Seat, feeds_of, rank_of
 from schemas.causes import Kind
 from schemas.incident import Incident, State
 from schemas.topology import Topology
+
+HAS_GPUS = TAKES_GPUS | STALLS_GPUS
 
 
 def incident_of(case: Case, seats: Iterable[Seat], topology: Topology, merged_into: str | None = None) -> Incident:
@@ -21,25 +23,25 @@ def incident_of(case: Case, seats: Iterable[Seat], topology: Topology, merged_in
     seen: defaultdict[str, set[str]] = defaultdict(set)
     findings: defaultdict[str, int] = defaultdict(int)
     with_gpus: list[Seat] = []
-    speaking: list[Seat] = []
-    mute: list[Seat] = []
+    in_order: tuple[list[Seat], ...] = ([], [], [], [])  # roots before symptoms; of either, who has evidence first
     for seat in seats:  # once: a storm has ten thousand
         level, (_, cause, kind, entity, _) = seat.level, seat.key
         findings[cause] += 1
         seen[kind].add(entity)
         if level.root:
             roots.add(entity)
-        if level.grave and (cause in TAKES_GPUS or cause in STALLS_GPUS):
+        if cause in HAS_GPUS and level.grave:
             with_gpus.append(seat)
-        (speaking if level.root or level.said.evidence is not None else mute).append(seat)
+        in_order[2 * (not level.root) + (level.said.evidence is None)].append(seat)
     seen[case.kind] -= roots
-    shown = heapq.nsmallest(EVIDENCE_LIMIT, speaking, key=_shown_first)
-    shown.extend(heapq.nsmallest(EVIDENCE_LIMIT - len(shown), mute, key=rank_of))
+    shown: list[Seat] = []
+    for alike in in_order:
+        shown.extend(heapq.nsmallest(EVIDENCE_LIMIT - len(shown), alike, key=rank_of))
     return Incident(
         id=case.id, cause=case.cause, severity=case.severity, state=cast("State", case.state),
         root_kind=cast("Kind", case.kind),
         roots=tuple(sorted(roots)), members=tuple(sorted(_members(with_gpus, topology))),
-        symptoms=tuple((kind, entity) for kind in sorted(seen) for entity in sorted(seen[kind])),
+        symptoms=tuple([(kind, entity) for kind in sorted(seen) for entity in sorted(seen[kind])]),
         starts_at=moment(case.starts_at), detected_at=moment(case.detected_at or case.opened),
         ends_at=moment(case.ended) if case.state == "resolved" and case.ended is not None else None,
         evidence=tuple(_evidence(seat.level) for seat in shown), findings=dict(sorted(findings.items())),
@@ -56,11 +58,10 @@ def _members(seats: list[Seat], topology: Topology) -> set[str]:
     dark: set[str] = set()
     for seat in seats:
         level, (_, cause, kind, entity, _) = seat.level, seat.key
-        if level.stalls:
-            members.update(gpu for one in level.members for gpu in _gpus_of(one, topology))
-        if cause not in TAKES_GPUS:
-            continue
-        if kind == "gpu":
+        if cause in STALLS_GPUS:
+            if level.stalls:
+                members.update(gpu for one in level.members for gpu in _gpus_of(one, topology))
+        elif kind == "gpu":
             members.add(entity)
         elif kind != "pdu":
             nodes.update(topology.nodes_under(kind, entity))
@@ -77,11 +78,6 @@ def _gpus_of(member: str, topology: Topology) -> tuple[str, ...]:
     return (member,) if "/" in member else tuple(topology.gpus_of_node(member))
 
 
-def _shown_first(seat: Seat) -> tuple[bool, bool, int, Instant, Key]:
-    level = seat.level
-    return (not level.root, level.said.evidence is None, *rank_of(seat))
-
-
 def _evidence(level: Level) -> dict[str, Any]:
     said = level.said
     try:
@@ -91,6 +87,6 @@ def _evidence(level: Level) -> dict[str, Any]:
     shown = {
         "detector": said.detector, "cause": said.cause, "kind": said.kind, "entity": said.entity, "code": said.code,
         "severity": said.severity, "active": level.active, "score": said.score, "threshold": said.threshold,
-        "first_bad_at": moment(level.onset).isoformat(), "values": values, "action": said.action,
+        "first_bad_at": iso_format(level.onset), "values": values, "action": said.action,
     }  # fmt: skip
     return {**shown, "flaps": level.flaps} if level.flaps else shown

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from detectors.contract import FINDING_COLUMNS, Context
 from detectors.correlate import DEFAULT_TIMING, correlate
-from detectors.correlation_state import Correlation, microseconds
+from detectors.correlation_state import Correlation, encode, microseconds
+from detectors.places import drawn_up
 from schemas.incident import Incident
-from tests.detectors.correlation_timeline import NOON, TOPOLOGY, end, finding, seconds
+from tests.detectors.correlation_timeline import NOON, TOPOLOGY, cluster, end, finding, seconds
 from tests.detectors.test_correlate_cuts import statements
 
 Moment = tuple[datetime, tuple[Incident, ...], Correlation]
@@ -161,6 +162,28 @@ def test_an_incident_whose_root_goes_on_is_not_resolved(said):
     for _, told, state in lived(said):
         active = {level.case for level in state.levels if level.active and level.root}
         assert not {one.id for one in told if one.state == "resolved" and one.merged_into is None} & active
+
+
+@settings(max_examples=40)
+@given(histories)
+def test_a_step_does_not_change_the_state_that_it_was_given(said):
+    given_on = [(state, encode(state)) for _, _, state in lived(said)]
+    assert [encode(state) for state, _ in given_on] == [as_it_was for _, as_it_was in given_on]
+
+
+def test_where_a_job_works_is_let_go_of_when_no_incident_speaks_of_it_any_more():
+    topology, state = cluster(), Correlation()
+    began = NOON
+    for number in range(20):  # each hangs, goes on a minute later, and is forgotten before the next hangs
+        job = {"entity": f"job{number}", "evidence": '{"nodes": ["n01", "n02"]}'}
+        for after, rows in ((1, [finding(0, "job_hang", **job)]), (61, [end(60, "job_hang", **job)]), (900, [])):
+            frame = pl.DataFrame([row | {"time": began + (row["time"] - NOON)} for row in rows], schema=FINDING_COLUMNS)
+            now = began + timedelta(seconds=after)
+            _, state = correlate(frame, state, Context(now=now, began=NOON, topology=topology))
+        assert state.levels == ()
+        began += timedelta(hours=1)
+    sites = drawn_up(topology)
+    assert {job for part in (sites, *sites.of_jobs) for _, kind, job, _ in part if kind == "job"} <= {"job19"}
 
 
 SYMPTOMS_OF_PDU0 = (
