@@ -5,11 +5,12 @@ The file is opened for each piece of work and closed again, so that other proces
 schema `live`; sealed hours are Parquet segments beside the file; the views in schema `main` span both.
 """
 
+import errno
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,8 @@ from schemas.tables import TABLES
 from schemas.topology import Topology
 
 Offsets = Mapping[tuple[str, int], int]
+# What befalls a file, and no mistake of ours in a statement.
+TROUBLES = (duckdb.IOException, duckdb.TransactionException, duckdb.OutOfMemoryException, duckdb.FatalException)
 BEGUN_SECONDS = 3.0  # a file that ends too early may be one that another process is just beginning or closing
 
 
@@ -38,7 +41,9 @@ class StoreUnavailable(RuntimeError):
 
 
 class StoreBusy(StoreUnavailable):
-    """Another process held the file for the whole time we were willing to wait. Nothing was written."""
+    """Another process held the file for the whole time we were willing to wait, or there is no room on the disk.
+    Nothing was written, and may be later.
+    """
 
 
 class StreamMoved(StoreUnavailable):
@@ -79,6 +84,8 @@ class TelemetryStore:
             yield connection
         except NotOurs as error:
             raise StoreUnavailable(str(error)) from None
+        except TROUBLES as error:
+            raise _trouble(self.path, error) from None
         finally:
             connection.close()
 
@@ -94,7 +101,7 @@ class TelemetryStore:
                 if "Could not read enough bytes" in str(error) and time.monotonic() < begun:
                     holder = "a process that is writing its first pages"
                 if holder is None:
-                    raise StoreUnavailable(f"{self.path}: cannot be opened by DuckDB ({_first_line(error)})") from None
+                    raise _trouble(self.path, error) from None
                 if time.monotonic() >= deadline:
                     raise StoreBusy(f"{self.path}: held by {holder}; waited {self.busy_seconds:g} s") from None
                 time.sleep(0.02)
@@ -148,7 +155,7 @@ class TelemetryStore:
                     if steps:
                         write_state(connection, self.packs, stream, steps[-1].state, known)
             except OSError as error:
-                raise StoreUnavailable(f"{self.packs}: cannot be written ({error.strerror})") from None
+                raise _trouble(self.packs, error) from None
 
     def offsets(self, stream: str) -> dict[tuple[str, int], int]:
         """Next offset to read of each topic partition of the stream."""
@@ -233,7 +240,8 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.rollback()
+        with suppress(duckdb.Error):  # a file that DuckDB has given up takes no rollback, and needs none
+            connection.rollback()
         raise
     connection.commit()
 
@@ -269,6 +277,13 @@ def _holder(error: duckdb.Error) -> str | None:
         return None
     found = re.search(r"held in (\S+) \(PID (\d+)\)", str(error))
     return f"{Path(found[1]).name} (process {found[2]})" if found else "another process"
+
+
+def _trouble(path: Path, error: Exception) -> StoreUnavailable:
+    """What the disk, or DuckDB of its file, says."""
+    if os.strerror(errno.ENOSPC) in str(error):
+        return StoreBusy(f"{path}: the disk is full; rows wait in memory until there is room on it")
+    return StoreUnavailable(f"{path}: cannot be read or written ({_first_line(error)})")
 
 
 def _first_line(error: Exception) -> str:

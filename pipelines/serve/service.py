@@ -1,5 +1,6 @@
 """`hotspare serve` without its terminal: the shared loop over both lanes, the look ahead, and how they do."""
 
+import gc
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -84,14 +85,15 @@ class Service:
         self._steps, self._stepped_at = 0, monotonic()
         self._step_latencies: deque[float] = deque(maxlen=LATENCIES_MAXIMUM)
         self._trouble: str | None = None
+        self._failure: BaseException | None = None
 
     def run(self) -> None:
         """Until stopping is set. Raises bugs and what wants a person; a broker or file that is away does not end it."""
-        beats = threading.Thread(
-            target=self._ahead.look_at_beats, args=(self.stopping.is_set,), name="beats", daemon=True
-        )
+        beats = threading.Thread(target=self._look_at_beats, name="beats", daemon=True)
         beats.start()
         warm_up(self._source.topology, self._operations, datetime.now(UTC))
+        gc.collect()
+        gc.freeze()  # else the collector walks the topology again and again, 0.15 s each time with every thread held up
         while not self.stopping.is_set():
             try:
                 self._ahead.begin()
@@ -100,6 +102,16 @@ class Service:
             except StoreBusy as busy:
                 self._hold(str(busy))
         beats.join(STOP_BUSY_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def _look_at_beats(self) -> None:
+        """When it fails everything stops, so that nobody believes that somebody watches."""
+        try:
+            self._ahead.look_at_beats(self.stopping.is_set)
+        except BaseException as error:  # noqa: BLE001  kept, and raised again where the service ends
+            self._failure = error
+            self.stopping.set()
 
     def _hold(self, reason: str) -> None:
         """The buffer is full, or the last flush of a stop was in vain: what is not stored is read again from Kafka."""

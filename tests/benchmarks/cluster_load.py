@@ -54,30 +54,30 @@ def load_of(gpus: int, seconds: int, profile: Profile) -> Load:
 
 def out_of_step(load: Load, window_seconds: int) -> Iterator[Window]:
     """The load's windows with each source at a point of its own in its tables' intervals, as collectors are: a cluster
-    that is sampled all in one second is a load that nobody has. Rows come earlier by that, never later, so that nothing
-    is heard of a node after it was lost; those from before the beginning are left out.
+    that is sampled all in one second is a load that nobody has. Rows of hosts come earlier by that and all others
+    later, so that a host is not heard after it was lost, and nobody knows of it before; what would be sent before the
+    beginning or after the end is left out.
     """
-    before: dict[str, pl.DataFrame] | None = None
+    kept: dict[str, pl.DataFrame] = {}
     for block in load.windows(BLOCK_SECONDS):
-        shifted = {name: _own_time(rows, TABLE_BY_NAME[name], load) for name, rows in block.tables.items()}
-        early = {name: rows.filter(rows[TABLE_BY_NAME[name].time] < block.starts_at) for name, rows in shifted.items()}
-        if before is not None:
-            whole = {name: pl.concat([rows, early[name]]) for name, rows in before.items()}
-            yield from _seconds_of(whole, block.starts_at - timedelta(seconds=BLOCK_SECONDS), window_seconds)
-        before = {
-            name: rows.filter(rows[TABLE_BY_NAME[name].time] >= block.starts_at) for name, rows in shifted.items()
-        }
+        rows = {name: _own_time(rows, TABLE_BY_NAME[name], load) for name, rows in block.tables.items()}
+        rows = {name: pl.concat([kept[name], fresh]) if name in kept else fresh for name, fresh in rows.items()}
+        if kept:
+            yield from _seconds_of(rows, block.starts_at - timedelta(seconds=BLOCK_SECONDS), window_seconds)
+        kept = {name: some.filter(some[TABLE_BY_NAME[name].time] >= block.starts_at) for name, some in rows.items()}
         begins = block.starts_at
-    if before is not None:
-        yield from _seconds_of(before, begins, window_seconds)
+    if kept:
+        yield from _seconds_of(kept, begins, window_seconds)
 
 
 def _own_time(rows: pl.DataFrame, table: Table, load: Load) -> pl.DataFrame:
     seconds = load.scenario.intervals.get(table.name, 0)
     if not 1 < seconds <= BLOCK_SECONDS or rows.is_empty():
         return rows
-    phase = pl.duration(microseconds=pl.col(table.source).hash(seed=0) % int(seconds * 1_000_000))
-    return rows.with_columns(pl.col(table.time) - phase)
+    source = pl.col(table.source)
+    phase = pl.duration(microseconds=source.hash(seed=0) % int(seconds * 1_000_000))
+    of_host = pl.lit(value=True) if table.source == "node" else source.str.contains("/", literal=True)  # an HCA's
+    return rows.with_columns(pl.when(of_host).then(pl.col(table.time) - phase).otherwise(pl.col(table.time) + phase))
 
 
 def _seconds_of(tables: Mapping[str, pl.DataFrame], begins: datetime, window_seconds: int) -> Iterator[Window]:

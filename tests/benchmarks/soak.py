@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -83,21 +84,30 @@ def drive(load: Load, broker: Broker, there: Place, server: Server, told: Callab
     course, last_broken = Course(), -math.inf
     kills = disruptions(load.seconds, KILLED_EVERY_SECONDS)
     restarts = disruptions(load.seconds, BROKER_EVERY_SECONDS)
-    for number, window in enumerate(out_of_step(load, WINDOW_SECONDS)):
+
+    def due(window: Window) -> Window:
         wait = (window.ends_at - datetime.now(UTC)).total_seconds()
         course.sender_late_seconds = max(course.sender_late_seconds, -wait)
         time.sleep(max(0.0, wait))
-        if number in kills:
-            server.kill()
-            server.start()
-            course.kills, last_broken = course.kills + 1, time.monotonic()
-        if number in restarts:
-            broker.restart(kill=course.broker_restarts % 2 == 1)
-            course.broker_restarts, last_broken = course.broker_restarts + 1, time.monotonic()
-        send([window], load.topology, there.kafka, lambda *_: None)
+        return window
+
+    def sent(window: Window, _: int) -> None:
         _remember(course, window, server, steady=time.monotonic() - last_broken > 60)
         stands = f"serve {server.behind_seconds:.1f} s behind, {server.resident_megabytes} MB"
         told(f"{window.ends_at:%H:%M:%S}  {course.rows.total():,} rows sent, {stands}\n")
+
+    numbered = enumerate(out_of_step(load, WINDOW_SECONDS))
+    for begins, windows in groupby(
+        numbered, lambda each: max((at for at in kills | restarts if at <= each[0]), default=0)
+    ):
+        if begins in kills:
+            server.kill()
+            server.start()
+            course.kills, last_broken = course.kills + 1, time.monotonic()
+        if begins in restarts:
+            broker.restart(kill=course.broker_restarts % 2 == 1)
+            course.broker_restarts, last_broken = course.broker_restarts + 1, time.monotonic()
+        send((due(window) for _, window in windows), load.topology, there.kafka, sent)
     return course
 
 

@@ -20,16 +20,22 @@ def counts(store: TelemetryStore) -> dict[str, int]:
     return dict(store.query(" union all ".join(f"select '{name}', count(*) from {name}" for name, _ in STORED)).rows())
 
 
+OUT_OF_MEMORY = duckdb.OutOfMemoryException("out of memory")
+
+
 class Failing:
     """A connection whose n-th statement fails."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, after: int) -> None:
-        self._connection, self._left = connection, after
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, after: int,
+        error: Exception = OUT_OF_MEMORY,
+    ) -> None:  # fmt: skip
+        self._connection, self._left, self._error = connection, after, error
 
     def execute(self, *arguments: object) -> object:
         self._left -= 1
         if self._left < 0:
-            raise duckdb.OutOfMemoryException("out of memory")
+            raise self._error
         return self._connection.execute(*arguments)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> object:

@@ -80,7 +80,7 @@ def test_a_stream_that_somebody_else_has_written_is_not_written_over(store: Tele
 @pytest.mark.parametrize("content", [b"hello", b"", b"\x00" * 5000, b"PAR1" * 3000])
 def test_a_file_that_is_no_duckdb_file_is_refused(store: TelemetryStore, content: bytes) -> None:
     store.path.write_bytes(content)
-    with pytest.raises(StoreUnavailable, match=r"telemetry\.duckdb: cannot be opened by DuckDB"):
+    with pytest.raises(StoreUnavailable, match=r"telemetry\.duckdb: cannot be read or written"):
         store.flush("kafka", [], {})
     assert store.path.read_bytes() == content
 
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_refused_even_where_its_folder_is_called_lock(
     store = TelemetryStore(tmp_path / "lock" / "telemetry.duckdb", busy_seconds=60)
     store.flush("kafka", made(), {})
     store.path.write_bytes(store.path.read_bytes()[:5000])
-    with pytest.raises(StoreUnavailable, match="cannot be opened by DuckDB"):
+    with pytest.raises(StoreUnavailable, match="cannot be read or written"):
         store.flush("kafka", [], {})
 
 
@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_takes_no_files_is_named() -> None:
-    with pytest.raises(StoreUnavailable, match=r"/proc/telemetry\.duckdb: cannot be opened by DuckDB"):
+    with pytest.raises(StoreUnavailable, match=r"/proc/telemetry\.duckdb: cannot be read or written"):
         TelemetryStore(Path("/proc/telemetry.duckdb")).flush("kafka", [], {})
 
 
@@ -171,7 +171,7 @@ def test_a_migration_that_is_cut_short_begins_again(store: TelemetryStore, monke
     for after in (5, 20, 26, 30):
         with monkeypatch.context() as patch:
             patch.setattr(module.duckdb, "connect", lambda *a, n=after, **k: Failing(connect(*a, **k), n))
-            with pytest.raises(duckdb.OutOfMemoryException):
+            with pytest.raises(StoreUnavailable, match="out of memory"):
                 store.flush("kafka", [], {})
         assert counts(store)["gpu"] == 0
         store.path.unlink()

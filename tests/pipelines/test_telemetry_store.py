@@ -1,5 +1,7 @@
 """The DuckDB file: whole flushes or none, and what was written comes back as it was."""
 
+import errno
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 from pipelines import telemetry_store as module
 from pipelines.segments import seal
-from pipelines.telemetry_store import TelemetryStore
+from pipelines.telemetry_store import StoreBusy, StoreUnavailable, TelemetryStore
 from schemas.topology_presets import build
 from tests.pipelines.telemetry_rows import DETECTORS, Hot, at, batch, engine, gpu_row, gpu_rows, rows, steps
 from tests.pipelines.telemetry_store_rows import Failing, counts, made
@@ -119,13 +121,39 @@ def test_a_statement_that_fails_leaves_nothing_of_the_flush(
             patch.setattr(module.duckdb, "connect", lambda *a, n=after, **k: Failing(connect(*a, **k), n))
             try:
                 store.flush("kafka", [second], {("hotspare.gpu", 0): 99})
-            except duckdb.OutOfMemoryException:
+            except StoreUnavailable:
                 failed += 1
             else:
                 break
         assert (counts(store), store.offsets("kafka"), store.streams()) == before
     assert failed >= 8
     assert store.offsets("kafka")["hotspare.gpu", 0] == 99
+
+
+# As DuckDB says it of a file system without room (seen on a tmpfs of 20 MB).
+FULL = 'TransactionContext Error: Failed to commit: Could not write file "x.duckdb.wal": No space left on device'
+
+
+def test_a_full_disk_is_waited_for_as_a_held_file_is(store: TelemetryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = made()
+    store.flush("kafka", [first], OFFSETS)
+    connect, error = duckdb.connect, duckdb.TransactionException(FULL)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.duckdb, "connect", lambda *a, **k: Failing(connect(*a, **k), 9, error))
+        with pytest.raises(StoreBusy, match=r"telemetry\.duckdb: the disk is full; rows wait in memory"):
+            store.flush("kafka", [second], {("hotspare.gpu", 0): 99})
+    assert store.offsets("kafka") == OFFSETS
+
+
+def test_a_pack_that_finds_no_room_is_waited_for_too(store: TelemetryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreBusy, match=r"telemetry\.state: the disk is full"):
+            store.flush("kafka", made()[:1], OFFSETS)
+    assert store.offsets("kafka") == {}
 
 
 def test_a_store_that_was_moved_finds_its_segments(tmp_path: Path) -> None:
