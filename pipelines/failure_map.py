@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pipelines.operations_holds import Holds
 from pipelines.operations_store import OperationsStore
+from pipelines.recovery.complaints import complaints
 from pipelines.recovery.degraded import ACTIVE
 from pipelines.recovery.ledger import Ledger
+from pipelines.recovery.returns import outstanding, ways_back
+from pipelines.recovery.settings import RecoverySettings
 from schemas.incident import Incident
 from schemas.topology import Topology, node_of
 
@@ -53,6 +56,20 @@ def failure_map(store: OperationsStore, now: datetime) -> tuple[Entry, ...]:
         out[record.request.target] = Entry(kind, record.request.target, state, record.at, record.request.id)
     held = [Entry("", hold.target, "held", hold.starts_at, hold.by) for hold in Holds(store).in_force(now)]
     return tuple(sorted([*entries, *out.values(), *held], key=lambda one: (one.kind, one.entity, one.since)))
+
+
+def returning(store: OperationsStore, settings: RecoverySettings, now: datetime) -> dict[str, str]:
+    """Action that took something out -> when that returns, or what it waits for. Raises StoreUnavailable."""
+    ledger, window = Ledger(store), max(settings.link_clean_seconds, settings.node_clean_seconds)
+    with store.reading():
+        out = [record for record in ledger.taken_out() if record.outcome == "done"]
+        if settings.mode_of("return_to_service") != "enforce":
+            by_hand = "only by a person's word, as return_to_service is not enforced: hotspare actions returned"
+            return {record.request.id: f"{by_hand} {record.request.target}" for record in out}
+        ours = {record.request.incident for record in out}
+        incidents = {one.id: one for one in (store.incidents(ids=ours, limit=None) if ours else ())}
+        said = complaints(store, now - timedelta(seconds=window))
+        return ways_back(outstanding(out, settings), incidents, said, ledger.taken_for(ours), settings)
 
 
 def capacity(store: OperationsStore, topology: Topology) -> Capacity:

@@ -4,6 +4,7 @@ A file that somebody holds never delays an alert: its steps wait for the next fl
 transaction with the state and offsets that belong to it, so a crash costs no more than reading again from the last one.
 """
 
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -15,6 +16,8 @@ import structlog
 from pipelines.engine import EngineState, Step
 from pipelines.source_notes import SourceNotes, together
 from pipelines.sources.contract import Offsets
+from pipelines.state_packs import Field
+from pipelines.telemetry_state import same_fields
 from pipelines.telemetry_store import StoreBusy, TelemetryStore
 
 log = structlog.get_logger()
@@ -24,7 +27,7 @@ BESIDE_ROWS = 50_000  # fewer are written before the next step: whoever looks at
 @dataclass(frozen=True, kw_only=True)
 class Unwritten:
     """What waits for a flush. offsets: up to which its steps read. aliases: those of a stream that begins, None once
-    they are written. known: the state as it stands in the file.
+    they are written. known: the state as it stands in the file, where that is known.
     """
 
     steps: tuple[Step, ...] = ()
@@ -38,9 +41,10 @@ class Unwritten:
         return sum(frame.height for step in self.steps for frame in step.accepted.values())
 
     def then(self, later: "Unwritten") -> "Unwritten":
-        """Both, as one flush."""
+        """Both, as one flush. The states between are nobody's, and are let go of."""
+        earlier = (replace(step, state=later.steps[-1].state) for step in self.steps) if later.steps else self.steps
         return replace(
-            self, steps=(*self.steps, *later.steps), notes=together([self.notes, later.notes]),
+            self, steps=(*earlier, *later.steps), notes=together([self.notes, later.notes]),
             offsets={**self.offsets, **later.offsets},
         )  # fmt: skip
 
@@ -105,10 +109,13 @@ class Flushing:
     def _begin(self, *, patient: bool) -> None:
         if self.store is None or not self.waiting.steps:
             return
-        flying, known = self.waiting, self.waiting.steps[-1].state
+        known, state = self.waiting.known, self.waiting.steps[-1].state
+        # Compared here, so that the state before need not be kept while the flush is under way.
+        same = frozenset() if known is None else same_fields(state, known)
+        flying = replace(self.waiting, known=None)
         store = self.store if patient else replace(self.store, busy_seconds=0.0)
-        outcome = self._thread.submit(_write, store, self.stream, flying, self.written)
-        self._flight, self.waiting = _Flight(outcome, flying.rows, flying.offsets), Unwritten(known=known)
+        outcome = self._thread.submit(_write, store, self.stream, flying, self.written, same)
+        self._flight, self.waiting = _Flight(outcome, flying.rows, flying.offsets), Unwritten(known=state)
         if patient or flying.rows < BESIDE_ROWS:
             self._land(patient=patient)
 
@@ -130,11 +137,13 @@ class Flushing:
         self.held = str(busy)
 
 
-def _write(store: TelemetryStore, stream: str, flying: Unwritten, since: Offsets) -> tuple[Unwritten, StoreBusy] | None:
+def _write(
+    store: TelemetryStore, stream: str, flying: Unwritten, since: Offsets, same: AbstractSet[Field]
+) -> tuple[Unwritten, StoreBusy] | None:
     try:
         store.flush(
             stream, flying.steps, flying.offsets, since=since, notes=flying.notes, aliases=flying.aliases,
-            known=flying.known,
+            same=same,
         )  # fmt: skip
     except StoreBusy as busy:
         return flying, busy

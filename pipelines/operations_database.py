@@ -108,6 +108,7 @@ def open_database(where: str | Path, *, create: bool, busy_seconds: float = BUSY
             json_deserializer=msgspec.json.decode,
             hide_parameters=True,
         )
+        event.listen(engine, "before_cursor_execute", _without_nul, retval=True)
     except (exc.ArgumentError, ValueError):
         # The text may hold a password, so it is not repeated.
         raise StoreUnavailable(
@@ -118,6 +119,19 @@ def open_database(where: str | Path, *, create: bool, busy_seconds: float = BUSY
             f"operations store: the PostgreSQL driver {error.name} is missing: `pip install 'hotspare[postgresql]'`"
         ) from None
     return Database(engine, url.render_as_string(hide_password=True))
+
+
+def _without_nul(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> tuple[str, Any]:
+    return statement, _storable(values)
+
+
+def _storable(value: Any) -> Any:
+    """PostgreSQL's text holds every letter but U+0000, which a name from telemetry may have."""
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd")
+    if isinstance(value, dict):
+        return {name: _storable(one) for name, one in value.items()}
+    return type(value)(map(_storable, value)) if isinstance(value, list | tuple) else value
 
 
 def _open_sqlite(path: str, *, create: bool, busy_seconds: float) -> Database:

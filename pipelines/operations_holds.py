@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import polars as pl
 import sqlalchemy as sa
 
-from pipelines.operations_people import person, words
+from pipelines.operations_people import person, place, words
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore, content_id, insert_into
 from pipelines.operations_tables import HOLDS
@@ -53,7 +53,8 @@ class Holds:
             raise ValueError("a hold must end after it starts")
         if not target.strip():
             raise ValueError("say what to hold: a node, GPU, port, link, switch, CDU, PDU, superblock or pod")
-        made = Hold(content_id("hold", target, starts_at, by), target, starts_at, ends_at, person(by), words(comment))
+        identity = content_id("hold", target, starts_at, by)
+        made = Hold(identity, place(target), starts_at, ends_at, person(by), words(comment))
         with self.store.writing() as connection:
             connection.execute(insert_into(connection, HOLDS).values(**vars(made)).on_conflict_do_nothing())
         return made

@@ -1,6 +1,9 @@
-"""What people say to the operations store: who says it, and in how many words. It is shown on screens and in pages."""
+"""What people say to the operations store: who says it, of what, and in how many words. It is shown on screens and in
+pages.
+"""
 
 NAME_MAXIMUM, SAID_MAXIMUM = 200, 2_000  # characters
+PLACE_MAXIMUM = 256  # as telemetry may name one (schemas.columns.name)
 
 
 def person(name: str) -> str:
@@ -10,7 +13,16 @@ def person(name: str) -> str:
         raise ValueError("say who: this needs a person's name")
     if len(plain) > NAME_MAXIMUM:
         raise ValueError(f"a name of {len(plain):,} characters: at most {NAME_MAXIMUM:,}")
+    if not plain.isprintable():  # what nobody sees would also make two people of one
+        raise ValueError(f"{plain!r} is no name: it has letters that cannot be seen")
     return plain
+
+
+def place(name: str) -> str:
+    """What is held or silenced, as it was given. Raises ValueError when nothing can have so long a name."""
+    if len(name) > PLACE_MAXIMUM:
+        raise ValueError(f"a name of {len(name):,} characters: at most {PLACE_MAXIMUM:,}")
+    return name
 
 
 def words(text: str) -> str:

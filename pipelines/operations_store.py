@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from pipelines.operations_database import BUSY_SECONDS, Database, open_database
 from pipelines.operations_migrations import migrate
-from pipelines.operations_people import person, words
+from pipelines.operations_people import person, place, words
 from pipelines.operations_records import Breaker, Lease, NotFound, Remark, Silence, Spare, incident_from
 from pipelines.operations_tables import (
     ACKNOWLEDGEMENTS,
@@ -161,7 +161,7 @@ class OperationsStore:
         self, matchers: Sequence[tuple[str, str]], starts_at: datetime, ends_at: datetime, by: str, comment: str
     ) -> Silence:
         """Raises ValueError for no or unknown matchers, or an end that is not after the start."""
-        chosen = tuple(sorted((name, value) for name, value in matchers))
+        chosen = tuple(sorted((name, place(value)) for name, value in matchers))
         identity = content_id("sil", chosen, starts_at, ends_at, by)
         silence = Silence(identity, chosen, starts_at, ends_at, person(by), words(comment))
         with self.writing() as connection:

@@ -132,7 +132,7 @@ APPROVALS = sa.Table(
     "approvals", METADATA,
     sa.Column("action", sa.ForeignKey("actions.id"), primary_key=True),
     sa.Column("by", sa.Text, primary_key=True),
-    sa.Column("verdict", sa.Text, nullable=False, comment="approved | rejected"),
+    sa.Column("verdict", sa.Text, nullable=False, comment="approved | rejected | lapsed: its incident ended first"),
     sa.Column("comment", sa.Text, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
 )  # fmt: skip

@@ -7,9 +7,7 @@ from pipelines.sources.contract import Arrival, Offsets, Source, SourceError
 from schemas.topology import Topology
 
 WINDOW_SECONDS = 120
-GPU_SECONDS_MAXIMUM = (
-    24_576 * 30
-)  # in one arrival: some 2 million rows at the usual intervals; twice as many took 0.8 GB
+GPU_SECONDS_MAXIMUM = 24_576 * 40  # in one arrival: some 3 million rows at the usual intervals
 
 
 def speed_of(text: str) -> float | None:

@@ -7,6 +7,7 @@ A try is repeated only where the receiver cannot have acted: it was not reached,
 
 import hashlib
 import hmac
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,11 +19,14 @@ Reached = Literal["taken", "not_reached", "refused", "unknown"]
 
 @dataclass(frozen=True)
 class Reply:
-    """reached: taken (2xx) | not_reached (safe to try again) | refused (4xx, 5xx) | unknown (sent, and no answer)."""
+    """reached: taken (2xx) | not_reached (safe to try again) | refused (4xx, 5xx) | unknown (sent, and no answer).
+    status: of the answer, if there was one.
+    """
 
     reached: Reached
     detail: str
     body: bytes = b""
+    status: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +57,23 @@ class SignedPost:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         if self.secret:
             headers["X-Hotspare-Signature"] = signature(self.secret, body, int(self.clock()))
-        verify: bool | str = self.ca_file or True
         try:
+            verify = True if self.ca_file is None else ssl.create_default_context(cafile=self.ca_file)
             answer = httpx.post(
                 self.url, content=body, headers=headers, timeout=self.timeout_seconds, follow_redirects=False,
                 verify=verify,
             )  # fmt: skip
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             return Reply("not_reached", f"{self.url}: {error}")
+        except (httpx.InvalidURL, UnicodeError, OSError) as error:  # no host's name, or ca_file cannot be read
+            return Reply("not_reached", f"{self.url}: {error}")
         except httpx.HTTPError as error:
             return Reply("unknown", f"{self.url}: {type(error).__name__}: it may have been taken")
         if answer.is_success:
-            return Reply("taken", f"{self.url}: {answer.status_code}", answer.content)
+            return Reply("taken", f"{self.url}: {answer.status_code}", answer.content, answer.status_code)
         reached: Reached = "not_reached" if answer.status_code in (429, 503) else "refused"
-        return Reply(reached, f"{self.url}: {answer.status_code} {answer.text[:200]}".replace("\n", " "))
+        detail = f"{self.url}: {answer.status_code} {answer.text[:200]}".replace("\n", " ")
+        return Reply(reached, detail, status=answer.status_code)
 
 
 def longest_seconds(tries: int, timeout_seconds: float) -> float:

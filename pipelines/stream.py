@@ -23,12 +23,14 @@ from pipelines.recovery.recover import recover
 from pipelines.recovery.settings import RecoverySettings
 from pipelines.sources.contract import Offsets, Source
 from pipelines.telemetry_store import TelemetryStore
-from schemas.action import ActionRecord
+from schemas.action import ActionKind, ActionRecord
 from schemas.identity import Identities, identities_from
 from schemas.incident import Incident
 from schemas.tables import TABLE_BY_NAME
 from schemas.topology import ALIAS_COLUMNS, Topology
 
+LAST_RESORTS: tuple[ActionKind, ...] = ("staged_shutdown", "isolate_loop")
+LATE_SECONDS = 60.0  # a loop without flow has less
 TALLIED_MAXIMUM = 20_000  # incidents and actions that a tally remembers: a server runs for months
 
 
@@ -62,9 +64,14 @@ class Responder:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def settings_at(self, event_time: datetime) -> RecoverySettings:
-        """History is rehearsed: what happened longer ago than a request may wait is planned and never carried out."""
+        """History is rehearsed: what happened longer ago than a request may wait is planned and never carried out. What
+        takes a whole loop down before its hardware does is history sooner: a minute later that has happened, or people
+        have helped, and what has come in since is read first.
+        """
         behind_seconds = (self.clock() - event_time).total_seconds()
-        return self.settings if behind_seconds <= self.settings.expires_seconds else self.settings.rehearsal()
+        if behind_seconds > self.settings.expires_seconds:
+            return self.settings.rehearsal()
+        return self.settings if behind_seconds <= LATE_SECONDS else self.settings.rehearsal(*LAST_RESORTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +150,7 @@ class Stream:
                 )  # fmt: skip
                 tally = added(tally, step, arrival.ignored, actions, time.monotonic() - started)
                 progress(tally)
+                del arrival, batch, step  # their rows are not kept while the next ones are read and judged
             flushing.end()
         return tally
 

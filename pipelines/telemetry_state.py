@@ -1,6 +1,7 @@
 """A stream's engine state in the telemetry store: frames in packs (state_packs), all else in table engine_state."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import duckdb
@@ -9,30 +10,37 @@ import polars as pl
 from detectors.contract import Detector
 from detectors.correlation_state import decode, encode
 from pipelines.engine import SOURCE_COLUMNS, EngineState, identity_of
-from pipelines.state_packs import places, put, taken
+from pipelines.state_packs import Field, places, put, taken
 from schemas.tables import INTAKE_TABLES, TABLES, Table
 
 SOURCES = "engine.sources"
 
 
 def write_state(
-    connection: duckdb.DuckDBPyConnection, folder: Path, stream: str, state: EngineState,
-    known: EngineState | None = None,
-) -> None:  # fmt: skip
-    """Put the state in place of what is stored; empty frames are left out. known: what is stored, where the caller has
-    just written it: fields that are equal to it are kept as they stand there. folder: of packs. Raises OSError.
+    connection: duckdb.DuckDBPyConnection, folder: Path, stream: str, state: EngineState, same: AbstractSet[Field]
+) -> None:
+    """Put the state in place of what is stored; empty frames are left out. same: fields that are what they are there,
+    where the caller knows. folder: of packs. Raises OSError.
     """
     frames = {name: frame for name, frame in _frames(state).items() if not frame.is_empty()}
-    before = {} if known is None else _frames(known)
     keep = {
         (name, field): place for (name, field), place in places(connection, stream).items()
-        if name in frames and name in before and _is_same(frames[name], before[name], field)
+        if (name, field) in same and name in frames
     }  # fmt: skip
     put(connection, folder, stream, frames, keep)
     connection.execute(
         "insert or replace into engine_state values (?, ?, ?, ?)",
         [stream, state.began, state.now, encode(state.correlation)],
     )
+
+
+def same_fields(state: EngineState, before: EngineState) -> frozenset[Field]:
+    """Columns of frames that are what they were."""
+    frames, old = _frames(state), _frames(before)
+    return frozenset(
+        (name, field) for name, frame in frames.items() if name in old
+        for field in frame.columns if _is_same(frame, old[name], field)
+    )  # fmt: skip
 
 
 def read_state(
@@ -76,7 +84,7 @@ def _is_same(frame: pl.DataFrame, before: pl.DataFrame, field: str) -> bool:
     """Whether a column is what it was."""
     if frame is before:
         return True
-    return field in frame.columns and field in before.columns and frame[field].equals(before[field], check_dtypes=True)
+    return field in before.columns and frame[field].equals(before[field], check_dtypes=True)
 
 
 def _identity(table: Table) -> pl.Schema:

@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,7 +24,7 @@ from detectors.contract import Detector
 from pipelines.engine import EngineState, Step
 from pipelines.source_lags import read_lags, write_lags
 from pipelines.source_notes import SourceNotes, frozen_aliases, write_frozen, write_notes
-from pipelines.state_packs import StateLost, packs_beside, sweep
+from pipelines.state_packs import Field, StateLost, packs_beside, sweep
 from pipelines.telemetry_cluster import Cluster, end_cluster, read_cluster, same_cluster, write_cluster
 from pipelines.telemetry_schema import NotOurs, migrate, up_to_date
 from pipelines.telemetry_state import drop_state, read_state, write_state
@@ -121,14 +122,14 @@ class TelemetryStore:
 
     def flush(  # noqa: PLR0913, PLR0917  what one transaction holds
         self, stream: str, steps: Sequence[Step], offsets: Offsets, since: Offsets | None = None,
-        notes: SourceNotes | None = None, aliases: pl.DataFrame | None = None, known: EngineState | None = None,
+        notes: SourceNotes | None = None, aliases: pl.DataFrame | None = None, same: AbstractSet[Field] = frozenset(),
     ) -> None:  # fmt: skip
         """Write steps of a stream, and how far its source was read, whole or not at all. aliases: those that the stream
         goes by from now on, where it begins.
 
-        known: the state as it stands in the file, to write only what differs. since: the offsets from which the steps
-        were made. Raises StoreBusy with nothing written, and StreamMoved where the stored offsets are no longer those:
-        only one process may feed a stream.
+        same: fields of the state that are what they are in the file, and are not written again. since: the offsets from
+        which the steps were made. Raises StoreBusy with nothing written, and StreamMoved where the stored offsets are
+        no longer those: only one process may feed a stream.
         """
         with self.connected() as connection:
             try:
@@ -153,7 +154,7 @@ class TelemetryStore:
                     if aliases is not None:
                         write_frozen(connection, stream, aliases)
                     if steps:
-                        write_state(connection, self.packs, stream, steps[-1].state, known)
+                        write_state(connection, self.packs, stream, steps[-1].state, same)
             except OSError as error:
                 raise _trouble(self.packs, error) from None
 

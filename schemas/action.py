@@ -12,7 +12,8 @@ ActionKind = Literal[
     "raise_flow", "cap_power", "staged_shutdown", "isolate_loop", "switch_pump", "open_ticket",
 ]  # fmt: skip
 Mode = Literal["observe", "dry-run", "enforce"]
-# scheduled: it is done later, if what it is for lasts. cancelled: the incident ended first, or a person said so.
+# scheduled: it is done later, if what it is for lasts, or once an earlier step is done. cancelled: the incident ended
+# first, or a person said so.
 Outcome = Literal[
     "observed", "dry-run", "scheduled", "pending", "waiting_approval", "done", "failed", "refused", "rejected",
     "cancelled",

@@ -27,8 +27,9 @@ def name(description: str) -> dy.String:
     return dy.String(min_length=1, max_length=256, metadata={"unit": ""}, description=description)
 
 
-def text(description: str) -> dy.String:
-    return dy.String(nullable=True, metadata={"unit": ""}, description=description)
+def text(description: str, longest: int | None = None) -> dy.String:
+    """longest: characters, of what people or other systems write as they like and others are to read."""
+    return dy.String(nullable=True, max_length=longest, metadata={"unit": ""}, description=description)
 
 
 def word(description: str, *choices: str, nullable: bool = True) -> dy.String:
@@ -54,5 +55,7 @@ def flag(description: str) -> dy.Bool:
     return dy.Bool(nullable=True, metadata={"unit": ""}, description=description)
 
 
-def names(description: str) -> dy.List:
-    return dy.List(dy.String(nullable=False), nullable=True, metadata={"unit": ""}, description=description)
+def names(description: str, longest: int | None = None) -> dy.List:
+    """longest: characters of each."""
+    inner = dy.String(nullable=False, max_length=longest)
+    return dy.List(inner, nullable=True, metadata={"unit": ""}, description=description)

@@ -4,6 +4,8 @@ import dataframely as dy
 
 from schemas.columns import instant, name, names, sample_time, text
 
+NAME_CHARACTERS_MAXIMUM = 256
+TEXT_CHARACTERS_MAXIMUM = 4000
 KINDS = ("deploy", "configuration", "firmware", "construction")
 """Usual kinds; a source may have others."""
 
@@ -18,12 +20,13 @@ class OutsideEvent(dy.Schema):
     recorded_at = instant("when it became known")
     kind = name("deploy, configuration, firmware, construction, or a word of the source's own")
     title = name("what it was, in one line")
-    details = text("more about it")
-    who = text("who did it")
+    details = text("more about it", TEXT_CHARACTERS_MAXIMUM)
+    who = text("who did it", TEXT_CHARACTERS_MAXIMUM)
     touches = names(
         "what it touches: ids (n00012, n00012/3, leaf-017), kind=id for all that a domain holds (pdu=pdu-003), with * "
-        "for any letters; null: everything"
+        "for any letters; null: everything",
+        NAME_CHARACTERS_MAXIMUM,
     )
-    link = text("where to read more")
-    tags = names("further words of its source")
-    id = text("its id at its source; a later row of the same id takes its place")
+    link = text("where to read more", TEXT_CHARACTERS_MAXIMUM)
+    tags = names("further words of its source", NAME_CHARACTERS_MAXIMUM)
+    id = text("its id at its source; a later row of the same id takes its place", TEXT_CHARACTERS_MAXIMUM)

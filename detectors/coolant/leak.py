@@ -19,7 +19,10 @@ from schemas.job import Maintenance
 
 QUANTITIES = ("level", "temperature", "return_pressure", "supply_pressure", "flow")
 MEMORY = ("age_seconds", "rope", *(f"{name}_{mean}" for name in QUANTITIES for mean in ("now", "normal")))
-OUTPUTS = ("rope_wet", "level_falling", "pressure_falling", "level_lost_percent", "pressure_lost_kpa", "signals")
+OUTPUTS = (
+    "rope_wet", "level_falling", "pressure_falling", "level_lost_percent", "level_lost_percent_per_minute",
+    "pressure_lost_kpa", "signals",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,8 @@ class CoolantLeak:
     before the pumps among them, while flow is within flow_share of its normal. A signal count that lasts for_seconds
     is stated; it clears after clear_seconds. In maintenance of the CDU, or of the superblock or pod that holds all its
     nodes, a loop is drained and filled: level and pressure say nothing then and for three now_seconds after it, and
-    their normals begin anew. A wet rope is a wet rope.
+    their normals begin anew. A wet rope is a wet rope. How fast the level falls is (now - its sample) / now_seconds,
+    what a mean lies behind a steady fall; for recovery, which asks how long a leak may wait.
 
     level_lost_percent 1.5: 2 K on 500 L of PG25 (4e-4 per K) are 0.4 L, under 1 % of a 50 L reservoir (an assumption).
     temperature_kelvin 2: the same. pressure_lost_share 0.08: above the ripple of pumps (an assumption; set it per
@@ -146,6 +150,8 @@ class CoolantLeak:
             "level_falling": level.astype(np.float64),
             "pressure_falling": pressure.astype(np.float64),
             "level_lost_percent": lost["level"],
+            # A mean lies behind a steady fall by what falls in its time constant; by less at first.
+            "level_lost_percent_per_minute": 60.0 * (now["level"] - sample["level"]) / self.now_seconds,
             "pressure_lost_kpa": lost["return_pressure"],
             "signals": wet.astype(np.float64) + level + pressure,
         }
@@ -159,14 +165,16 @@ class CoolantLeak:
             score=pl.col("signals"),
             threshold=pl.lit(1.0),
             action=pl.when(page).then(pl.lit("staged_shutdown")).otherwise(pl.lit("open_ticket")),
+            seconds_since_first_sign=(pl.col("time") - pl.col("first_bad_at")) / pl.duration(seconds=1),
             level_percent="level",
             return_pressure_kpa="return_pressure",
             mean_celsius="temperature",
             flow_liters_per_minute="flow",
         ).with_columns(
             evidence(
-                "leak_state", "level_percent", "level_lost_percent", "return_pressure_kpa", "pressure_lost_kpa",
-                "mean_celsius", "flow_liters_per_minute",
+                "leak_state", "seconds_since_first_sign", "level_percent", "level_lost_percent",
+                "level_lost_percent_per_minute", "return_pressure_kpa", "pressure_lost_kpa", "mean_celsius",
+                "flow_liters_per_minute",
             )
         )  # fmt: skip
         return ordered(findings_frame(rows, self.name, "coolant_leak", "cdu"))

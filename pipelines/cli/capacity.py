@@ -6,7 +6,7 @@ from typing import Any
 from pipelines.checkpoints import Advice, JobCheckpoints, advice, registry
 from pipelines.cli.output import FOUND_SOMETHING, AsJson, SettingsFile, console, moment, print_json, table
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
-from pipelines.failure_map import capacity, failure_map
+from pipelines.failure_map import capacity, failure_map, returning
 from pipelines.operations_jobs import Jobs
 from pipelines.sources.choose import topology_of
 from pipelines.spare_forecast import forecast
@@ -81,13 +81,16 @@ def _print_job(one: JobCheckpoints, told: Advice) -> None:
 
 def failures(settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """The map of what is failed, degraded, drained, isolated or held, entity by entity."""
-    entries = failure_map(operations_store(settings_at(settings)), datetime.now(UTC))
+    chosen, now = settings_at(settings), datetime.now(UTC)
+    store = operations_store(chosen)
+    entries, back = failure_map(store, now), returning(store, chosen.recovery, now)
     if as_json:
-        document: list[dict[str, Any]] = [vars(entry) for entry in entries]
+        document: list[dict[str, Any]] = [{**vars(entry), "returns": back.get(entry.why)} for entry in entries]
         print_json({"entities": document})
     elif entries:
-        rows = ((one.kind, one.entity, one.state, moment(one.since), one.why) for one in entries)
-        console().print(table("What is not whole (UTC)", ("kind", "entity", "state", "since", "why"), rows))
+        rows = ((one.kind, one.entity, one.state, moment(one.since), one.why, back.get(one.why, "")) for one in entries)
+        columns = ("kind", "entity", "state", "since", "why", "returns")
+        console().print(table("What is not whole (UTC)", columns, rows))
     else:
         console().print("Everything is whole.")
     return 0

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from fnmatch import filter as fnfilter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,14 +14,20 @@ from rich.table import Table as RichTable
 from pipelines.cli.output import WRONG_USE, AsJson, Refused, SettingsFile, console, moment, print_json, table
 from pipelines.cli.people import By, person
 from pipelines.cli.session import settings_at, telemetry_store
+from pipelines.cli.words import places_of
 from pipelines.outside_events import TABLE, Added, OutsideEvent, add, stored
+from pipelines.settings import Settings
+from pipelines.sources.choose import topology_of
+from pipelines.telemetry_store import TelemetryStore
 from pipelines.wording import some
 from schemas.formats.decoded import Surroundings
 from schemas.formats.json_values import microseconds
 from schemas.formats.outside_events import decode
 from schemas.outside_event import KINDS
+from schemas.topology import Topology, node_of
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOT_IN_A_TOPOLOGY = ("job", "source")
+EPOCH, FAR = datetime(1970, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 Touches = Annotated[
     list[str] | None,
     typer.Option(help="What it touches: an id, an id with *, or kind=id of a domain; may be repeated. Default: all."),
@@ -50,7 +58,11 @@ def add_event(
         "time": begins, "ends_at": ends, "kind": kind, "title": title, "who": person(by), "touches": touches or None,
         "link": link or None, "id": name or None,
     }  # fmt: skip
-    done = add(telemetry_store(settings_at(settings)), pl.DataFrame([row], schema_overrides=dict(TABLE.columns)), now)
+    chosen = settings_at(settings)
+    store = telemetry_store(chosen)
+    if touches:
+        _look_for(touches, _topologies(chosen, store, begins))
+    done = add(store, pl.DataFrame([row], schema_overrides=dict(TABLE.columns)), now)
     if done.refused.height:
         raise Refused(f"the event breaks the rule {done.refused['rule'][0]}; `hotspare schema outside_event` shows it")
     if as_json:
@@ -132,3 +144,27 @@ def _instant(text: str, option: str) -> datetime | None:
     if since_epoch is None:
         raise Refused(f"{option} {text!r} is no time; write e.g. 2026-03-02T09:14:00Z")
     return EPOCH + timedelta(microseconds=since_epoch)
+
+
+def _topologies(settings: Settings, store: TelemetryStore, at: datetime) -> list[Topology]:
+    """Of the settings where they name one, and of what the store has taken in, of that day if it has anything of it."""
+    found = [topology_of(settings)] if settings.topology.model_fields_set else []
+    if settings.store.telemetry.exists():
+        day = timedelta(days=1)
+        cluster = store.cluster(at - day, at + day) or store.cluster(EPOCH, FAR)
+        found += [] if cluster is None else [cluster.topology]
+    return found
+
+
+def _look_for(touches: Sequence[str], topologies: Sequence[Topology]) -> None:
+    """An event that touches a mistyped name would stand in no timeline. Raises Refused."""
+    places = sorted({place for topology in topologies for place in places_of(topology)})
+    for one in touches if places else ():
+        kind, _, name = one.rpartition("=")
+        hosts = {name, node_of(name), name.rpartition(":")[0]}
+        if kind in NOT_IN_A_TOPOLOGY or any(fnfilter(places, host) for host in hosts):
+            continue
+        close = get_close_matches(name, places, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"a job is written job={name}"
+        named = some([topology.name for topology in topologies])
+        raise Refused(f"--touches {one}: nothing in topology {named} is called so; {hint}")

@@ -1,6 +1,7 @@
 """hotspare holds: what people have in hand, so that automation keeps off it."""
 
 import getpass
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -8,7 +9,11 @@ import typer
 
 from pipelines.cli.output import AsJson, Refused, SettingsFile, console, moment, print_json, table
 from pipelines.cli.session import operations_store, settings_at
+from pipelines.cli.words import places_of
 from pipelines.operations_holds import Holds
+from pipelines.operations_jobs import Jobs
+from pipelines.sources.choose import topology_of
+from schemas.topology import Topology, node_of
 
 Target = Annotated[str, typer.Argument(help="Node, GPU, port, link, switch, or a whole CDU, PDU, superblock or pod.")]
 holds = typer.Typer(no_args_is_help=True, help="Hands off: what people work on themselves: list, set, release.")
@@ -38,7 +43,9 @@ def set_hold(
     as_json: AsJson = False,
 ) -> int:
     """From now on automation does nothing to it and does not bring it back; what was planned is refused."""
-    now, store = datetime.now(UTC), operations_store(settings_at(settings))
+    chosen = settings_at(settings)
+    now, store = datetime.now(UTC), operations_store(chosen)
+    _known(target, topology_of(chosen), Jobs(store).running())
     try:
         made = Holds(store).hold(target, now, now + timedelta(hours=hours), by or getpass.getuser(), comment)
     except ValueError as error:
@@ -60,3 +67,11 @@ def release(target: Target, settings: SettingsFile = None, as_json: AsJson = Fal
         others = f", nor is what its window covered ({released - 1} more)" if released > 1 else ""
         console().print(f"{target} is no longer held{others}")
     return 0
+
+
+def _known(target: str, topology: Topology, jobs: Iterable[str]) -> None:
+    """A hold on a mistyped name would hold nothing off. Raises Refused."""
+    places = {*places_of(topology), *jobs}
+    gpus = topology.gpus_of_node(node_of(target)) if node_of(target) in topology.node_rows else ()
+    if target.strip() and not {target, target.rpartition(":")[0]} & {*places, *gpus}:
+        raise Refused(f"{target!r} is nothing in topology {topology.name} and no running job: nothing was held")

@@ -1,6 +1,6 @@
 """hotspare incidents, actions, breaker: what is wrong, what was or would be done, and what people say to it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, get_args
 
@@ -9,6 +9,7 @@ import typer
 from pipelines.cli.events import event_document, events_table
 from pipelines.cli.output import (
     AsJson,
+    Refused,
     SettingsFile,
     action_document,
     actions_table,
@@ -28,9 +29,13 @@ from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.cli.silences import add_silence
 from pipelines.cli.watch import SERVER, watch_incidents
 from pipelines.cli.words import known
+from pipelines.failure_map import returning
+from pipelines.operations_records import Remark
+from pipelines.operations_store import OperationsStore
 from pipelines.operations_verdicts import Verdicts
 from pipelines.outside_events import OutsideEvent, near
 from pipelines.recovery.ledger import Ledger
+from pipelines.recovery.spares import returned
 from pipelines.settings import Settings
 from pipelines.telemetry_store import StoreUnavailable
 from schemas.action import ActionRecord
@@ -39,8 +44,12 @@ from schemas.incident import Incident, State
 
 Action = Annotated[str, typer.Argument(help="Action id.")]
 
-incidents = typer.Typer(no_args_is_help=True, help="What is wrong: list, show, acknowledge, note, judge, silence.")
-actions = typer.Typer(no_args_is_help=True, help="What recovery did or would do: list, approve, reject.")
+incidents = typer.Typer(
+    no_args_is_help=True, help="What is wrong: list, show, acknowledge, note, judge, silence, export."
+)
+actions = typer.Typer(
+    no_args_is_help=True, help="What recovery did or would do: list, approve, reject, cancel, returned."
+)
 breaker = typer.Typer(no_args_is_help=True, help="The breaker that stops all automation: show, reset.")
 
 
@@ -75,7 +84,7 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
     store = operations_store(chosen)
     incident = incident_named(store, name)
     taken = Ledger(store).actions(incident=incident.id, limit=None)
-    remarks = store.remarks(incident.id)
+    remarks = sorted((*store.remarks(incident.id), *_votes(store, taken)), key=lambda one: one.at)
     events, unread = _events(chosen, incident)
     if as_json:
         said = [{"at": one.at, "by": one.by, "kind": one.kind, "text": one.text} for one in remarks]
@@ -94,10 +103,14 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
     )
     screen.print(table("Evidence", ("detector", "entity", "code", "values"), rows))
     if taken:
-        screen.print(actions_table(sorted(taken, key=lambda one: one.at)))
+        screen.print(actions_table(sorted(taken, key=lambda one: one.at), when=True))
         if count := rehearsed(taken, chosen.recovery):
             screen.print(rehearsed_line(count, chosen.recovery))
-        screen.print(phases_table(incident, taken, datetime.now(UTC)))
+        back = returning(store, chosen.recovery, datetime.now(UTC))
+        if out := [(one.request.target, back[one.request.id]) for one in taken if one.request.id in back]:
+            screen.print(table("Returns (UTC)", ("target", "when"), out))
+        if timed := phases_table(incident, taken, datetime.now(UTC)):
+            screen.print(timed)
     if remarks:
         said_rows = ((moment(one.at), one.by, one.kind, one.text) for one in remarks)
         screen.print(table("What people said", ("at", "by", "kind", "text"), said_rows))
@@ -106,6 +119,14 @@ def show_incident(name: Name, settings: SettingsFile = None, as_json: AsJson = F
     if unread:
         screen.print(unread)
     return 0
+
+
+def _votes(store: OperationsStore, taken: Sequence[ActionRecord]) -> Iterator[Remark]:
+    """What people said to its actions."""
+    kinds = {one.request.id: one.request.kind for one in taken}
+    for action, answers in Ledger(store).approvals(kinds).items():
+        for one in answers:
+            yield Remark(one.at, one.by, f"{one.verdict} {kinds[action]}", one.comment)
 
 
 def _events(settings: Settings, incident: Incident) -> tuple[tuple[OutsideEvent, ...], str]:
@@ -124,8 +145,9 @@ def acknowledge(
     """Say that somebody has seen it."""
     store = operations_store(settings_at(settings))
     incident = saying(lambda: store.acknowledge(incident_named(store, name).id, person(by), comment, datetime.now(UTC)))
+    stands = "" if incident.state == "acknowledged" else f"; it is {incident.state}"
     return said(
-        f"{incident.id} {incident.state} by {person(by)}",
+        f"{incident.id} acknowledged by {person(by)}{stands}",
         {"id": incident.id, "state": incident.state},
         as_json=as_json,
     )
@@ -134,6 +156,8 @@ def acknowledge(
 @incidents.command("note")
 def note(name: Name, text: str, by: By = "", settings: SettingsFile = None, as_json: AsJson = False) -> int:
     """Add a note to its timeline."""
+    if not text.strip():
+        raise Refused("a note needs a text")
     store = operations_store(settings_at(settings))
     saying(lambda: store.note(incident_named(store, name).id, person(by), text, datetime.now(UTC)))
     return said(f"noted by {person(by)}", {"noted": text}, as_json=as_json)
@@ -176,7 +200,7 @@ def list_actions(
     if as_json:
         print_json({"actions": [{"incident": one.request.incident, **action_document(one)} for one in found]})
         return 0
-    console().print(actions_table(found) if found else "No actions.")
+    console().print(actions_table(found, when=True) if found else "No actions.")
     if count := rehearsed(found, chosen.recovery):
         console().print(rehearsed_line(count, chosen.recovery))
     return 0
@@ -186,17 +210,24 @@ def list_actions(
 def approve(
     action: Action, by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False
 ) -> int:
-    """Agree to an action that waits for it; it is carried out when enough people have."""
-    store = operations_store(settings_at(settings))
-    record = saying(lambda: Ledger(store).answer(action, person(by), comment, datetime.now(UTC), verdict="approved"))
-    return _answered(record, "approved", by, as_json=as_json)
+    """Agree to an action that waits for it or will be due; it is carried out when enough people have."""
+    chosen = settings_at(settings)
+    ledger = Ledger(operations_store(chosen))
+    record = saying(lambda: ledger.answer(action, person(by), comment, datetime.now(UTC), verdict="approved"))
+    agreed = {one.by.casefold() for one in ledger.approvals([action])[action] if one.verdict == "approved"}
+    needed = chosen.recovery.approvals.get(record.request.kind, 0)
+    then = "it waits for somebody else too" if len(agreed) < needed else "done in the next turn of serve or ingest"
+    if record.outcome == "scheduled":
+        then = f"it counts when the action is due: {record.why}"
+    text = f"{action} approved by {person(by)}: {len(agreed)} of {needed} people; {then}"
+    return said(text, action_document(record), as_json=as_json)
 
 
 @actions.command("reject")
 def reject(
     action: Action, by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False
 ) -> int:
-    """Refuse an action that waits for approval, for good."""
+    """Refuse an action that waits for approval or will be due, for good."""
     store = operations_store(settings_at(settings))
     record = saying(lambda: Ledger(store).answer(action, person(by), comment, datetime.now(UTC), verdict="rejected"))
     return _answered(record, "rejected", by, as_json=as_json)
@@ -210,6 +241,17 @@ def cancel(
     store = operations_store(settings_at(settings))
     record = saying(lambda: Ledger(store).cancel(action, person(by), comment, datetime.now(UTC)))
     return _answered(record, "cancelled", by, as_json=as_json)
+
+
+@actions.command("returned")
+def say_returned(
+    target: Annotated[str, typer.Argument(help="Node or port, e.g. n00012 or leaf-017:12; or a spare.")],
+    by: By = "", comment: Comment = "", settings: SettingsFile = None, as_json: AsJson = False,
+) -> int:  # fmt: skip
+    """Say that a person has put it back to work, or a spare back to waiting: it counts as out no longer."""
+    store = operations_store(settings_at(settings))
+    record = saying(lambda: returned(store, target, person(by), comment, datetime.now(UTC)))
+    return said(f"{target} is back, says {person(by)}", action_document(record), as_json=as_json)
 
 
 @breaker.command("show")

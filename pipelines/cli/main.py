@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from typing import cast
+from collections.abc import MutableMapping
+from typing import Any, cast
 
 import structlog
 import typer
@@ -30,6 +31,7 @@ from pipelines.cli.serve import serve
 from pipelines.cli.silences import silences
 from pipelines.cli.simulate import run_simulation
 from pipelines.cli.topology import topology
+from pipelines.wording import printable
 from pipelines.workplace import REFUSALS
 
 # typer shows no public name for it, only for its subclass
@@ -38,7 +40,8 @@ EXPECTED = (Refused, operations_records.NotFound, *REFUSALS)
 
 EXITS = (
     "Exit codes. 0: done; commands that move or list data (ingest, simulate, demo, incidents list) say no more. "
-    "1: done, and what was judged needs a person (replay, backtest, score, cable accept, topology check, doctor). "
+    "1: done, and what was judged needs a person (replay, backtest, score, cable accept, topology check, doctor, "
+    "detect, spares, notify). "
     "2: wrong use, or refused, with one line that says why."
 )
 app = typer.Typer(
@@ -78,6 +81,7 @@ def main() -> None:
         processors=[
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.add_log_level,
+            _as_text,
             structlog.dev.ConsoleRenderer(colors=False),
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
@@ -92,7 +96,7 @@ def main() -> None:
     except typer.Exit as end:
         code = end.exit_code
     except UsageError as error:
-        code = _misused(error.format_message())
+        code = _misused(error.format_message(), "hotspare" if error.ctx is None else error.ctx.command_path)
     except (typer.Abort, KeyboardInterrupt):
         code = _refuse("stopped")
     except BrokenPipeError:
@@ -103,14 +107,19 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _misused(message: str) -> int:
-    """Without any argument the message is the help itself."""
+def _as_text(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What others have named or answered is no command to the terminal that shows the log."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _misused(message: str, command: str) -> int:
+    """command: whose help says more. Without any argument the message is the help itself."""
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return WRONG_USE
-    return _refuse(f"{message.rstrip('.')} (see hotspare --help)")
+    return _refuse(f"{message.rstrip('.')} (see {command} --help)")
 
 
 def _refuse(line: str) -> int:
-    sys.stderr.write(f"hotspare: {line}\n")
+    sys.stderr.write(f"hotspare: {printable(line)}\n")
     return WRONG_USE

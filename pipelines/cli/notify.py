@@ -1,6 +1,7 @@
 """hotspare notify: tell receivers what has changed; `serve` does it by itself."""
 
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -11,10 +12,10 @@ from pipelines.cli.output import FOUND_SOMETHING, AsJson, SettingsFile, console,
 from pipelines.cli.session import operations_store, settings_at
 from pipelines.notify.choose import receivers_from
 from pipelines.notify.deliver import deliver
-from pipelines.notify.receivers import ConsoleReceiver
+from pipelines.notify.receivers import ConsoleReceiver, Receiver
+from pipelines.notify.settings import NotifySettings
 from pipelines.operations_database import StoreUnavailable
 from pipelines.operations_store import OperationsStore
-from pipelines.settings import Settings
 
 log = structlog.get_logger()
 ROUND_SECONDS = 1.0
@@ -32,20 +33,31 @@ def notify(
     if as_json:
         print_json({"receivers": [one.name for one in receivers], "told": done.told, "troubles": list(done.troubles)})
     else:
-        console().print(f"{done.told} pages told to {len(receivers)} receivers")
+        console().print(_summary(done.told, [one.name for one in receivers], chosen.notify))
         for trouble in done.troubles:
             console().print(trouble)
     return FOUND_SOMETHING if done.troubles else 0
 
 
-def keep_telling(operations: OperationsStore, settings: Settings, stopping: threading.Event) -> None:
+def _summary(told: int, receivers: Sequence[str], settings: NotifySettings) -> str:
+    if not receivers:
+        return "No receiver: set notify.alertmanager, notify.webhook or notify.topic, or see pages here with --show"
+    why = f": all is told, over, silenced, or was detected more than {settings.old_seconds:g} s ago"
+    return f"{told} {'page' if told == 1 else 'pages'} told to {', '.join(receivers)}{'' if told else why}"
+
+
+def keep_telling(
+    operations: OperationsStore, receivers: Sequence[Receiver], settings: NotifySettings, stopping: threading.Event
+) -> None:
     """Beside the loop, until stopped: a receiver or a store that is away is tried again."""
-    receivers = receivers_from(settings)
     while receivers and not stopping.wait(ROUND_SECONDS):
         try:
-            done = deliver(operations, receivers, settings.notify, datetime.now(UTC))
+            done = deliver(operations, receivers, settings, datetime.now(UTC))
         except StoreUnavailable as error:
             log.warning("notify_waits", reason=str(error))
+            continue
+        except Exception:  # a bug at one page must not be the end of all later ones
+            log.exception("notify_failed")
             continue
         for trouble in done.troubles:
             log.warning("receiver_away", reason=trouble)

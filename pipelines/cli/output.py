@@ -15,7 +15,8 @@ from rich.text import Text
 
 from pipelines.operations_people import SAID_MAXIMUM
 from pipelines.recovery.settings import RecoverySettings
-from pipelines.wording import some
+from pipelines.stream import LAST_RESORTS, LATE_SECONDS
+from pipelines.wording import about, printable, some, stands
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 
@@ -36,11 +37,18 @@ class Refused(RuntimeError):
     """Wrong use, or something that must not be done: one clear line, exit 2."""
 
 
+class _Screen(Console):
+    """Shows text as it is: no name in it is a command to the terminal."""
+
+    def render_str(self, text: str, **named: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **named)
+
+
 def console() -> Console:
     """Where text goes. Without a terminal it is plain and wide, so that pipes see whole lines."""
     if sys.stdout.isatty():
-        return Console(highlight=False, markup=False)
-    return Console(highlight=False, markup=False, width=PLAIN_COLUMNS, no_color=True, soft_wrap=True)
+        return _Screen(highlight=False, markup=False, emoji=False)
+    return _Screen(highlight=False, markup=False, emoji=False, width=PLAIN_COLUMNS, no_color=True, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
@@ -84,7 +92,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 def cut(cell: object) -> str:
     """What fits on a screen beside other things: no more than a person may say. `--json` gives it whole."""
-    text = "" if cell is None else str(cell)
+    text = "" if cell is None else printable(str(cell), keep="\n")
     return text if len(text) <= SAID_MAXIMUM else f"{text[: SAID_MAXIMUM - 1]}\u2026"
 
 
@@ -146,15 +154,16 @@ def incidents_table(incidents: Sequence[Incident]) -> RichTable:
     return table(f"{title} (UTC)", tuple(columns), ([value(one) for value in columns.values()] for one in incidents))
 
 
-def actions_table(records: Sequence[ActionRecord]) -> RichTable:
-    return table(
-        "Recovery actions",
-        ("id", "incident", "action", "target", "outcome", "why"),
-        (
-            (r.request.id, r.request.incident, r.request.kind, r.request.target, r.outcome, r.why or r.request.reason)
-            for r in records
-        ),
+def actions_table(records: Sequence[ActionRecord], *, when: bool = False) -> RichTable:
+    """when: with the time of each outcome."""
+    rows = (
+        (r.request.id, r.request.incident, r.request.kind, r.request.target, stands(r), moment(r.at), about(r))
+        for r in records
     )
+    columns = ("id", "incident", "action", "target", "outcome", "at", "why")
+    if when:
+        return table("Recovery actions (UTC)", columns, rows)
+    return table("Recovery actions", (*columns[:5], "why"), ((*row[:5], row[6]) for row in rows))
 
 
 def rehearsed(records: Iterable[ActionRecord], settings: RecoverySettings) -> int:
@@ -165,5 +174,6 @@ def rehearsed(records: Iterable[ActionRecord], settings: RecoverySettings) -> in
 def rehearsed_line(count: int, settings: RecoverySettings) -> str:
     return (
         f"{count} of these actions: history, rehearsed and not done. recovery.mode is enforce, but what they answer to "
-        f"was more than {settings.expires_seconds:g} s old when it was taken in (or enforce was not yet set)."
+        f"was more than {settings.expires_seconds:g} s old when it was taken in, or {LATE_SECONDS:g} s for "
+        f"{' and '.join(LAST_RESORTS)} (or enforce was not yet set)."
     )

@@ -8,6 +8,7 @@ from rich.table import Table as RichTable
 
 from pipelines.cli.output import moment, table
 from pipelines.recovery.phases import Phase, phases
+from pipelines.wording import stands
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 
@@ -23,15 +24,23 @@ def phases_document(incident: Incident, records: Sequence[ActionRecord], now: da
     ]  # fmt: skip
 
 
-def phases_table(incident: Incident, records: Sequence[ActionRecord], now: datetime) -> RichTable:
-    rows = (
+def phases_table(incident: Incident, records: Sequence[ActionRecord], now: datetime) -> RichTable | None:
+    """None when no action has a deadline or waits for another. A rehearsal takes no time, whenever it was entered."""
+    words = {record.request.id: stands(record) for record in records}
+    rows = [
         (
-            one.kind, one.target, moment(one.begins_at), moment(one.deadline_at), moment(one.ended_at),
-            "" if one.seconds is None else f"{one.seconds:.1f} s", f"{one.outcome}{', late' if one.late else ''}",
+            one.kind, one.target, moment(one.begins_at), moment(one.deadline_at),
+            *(("", "") if one.outcome == "dry-run" else (moment(one.ended_at), _took(one))),
+            f"{words[one.action]}{', late' if one.late else ''}",
         )
         for one in _phases(incident, records, now)
-    )  # fmt: skip
-    return table("Phases (UTC)", ("phase", "target", "begins", "deadline", "ended", "took", "outcome"), rows)
+    ]  # fmt: skip
+    columns = ("phase", "target", "begins", "deadline", "ended", "took", "outcome")
+    return table("Phases (UTC)", columns, rows) if rows else None
+
+
+def _took(phase: Phase) -> str:
+    return "" if phase.seconds is None else f"{phase.seconds:.1f} s"
 
 
 def _phases(incident: Incident, records: Sequence[ActionRecord], now: datetime) -> tuple[Phase, ...]:

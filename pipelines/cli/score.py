@@ -138,7 +138,7 @@ def _scenarios(names: Sequence[str], chosen: Settings, *, as_json: bool) -> int:
     for name in names:
         folder = Path(name)
         if folder.is_dir() and not (folder / "labels.parquet").exists():
-            raise Refused(f"{name}: has no labels.parquet, so there is no truth to score against")
+            raise Refused(f"{name!r} has no labels.parquet, so there is no truth to score against")
         truth = read_labels(folder) if folder.is_dir() else labels(loaded := load_scenario(name), topology_of(loaded))
         tally = replayed(source_for(name, chosen), chosen)
         cards[name] = scored(fired(tally), truth, stream_seconds=tally.stream_seconds)

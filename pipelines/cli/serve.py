@@ -19,6 +19,7 @@ from pipelines.cli.notify import keep_telling
 from pipelines.cli.output import Refused, SettingsFile, console
 from pipelines.cli.session import operations_store, settings_at, telemetry_store
 from pipelines.lease import ingesting
+from pipelines.notify.choose import receivers_from
 from pipelines.serve.dagster_child import reporting
 from pipelines.serve.service import Service
 
@@ -42,6 +43,7 @@ def serve(
     chosen = settings_at(settings)
     if as_json:
         _log_json()
+    receivers = receivers_from(chosen)
     listening = _listening(host, port)
     operations = operations_store(chosen)
     with ingesting(operations, "serve"), _until_stopped() as stopping:
@@ -63,7 +65,8 @@ def serve(
             log.info("serving", console=f"http://{host}:{at}", process=os.getpid())
         else:
             console().print(f"hotspare: console at http://{host}:{at}, stop with Ctrl-C")
-        threading.Thread(target=keep_telling, args=(operations, chosen, stopping), name="notify", daemon=True).start()
+        told = (operations, receivers, chosen.notify, stopping)
+        threading.Thread(target=keep_telling, args=told, name="notify", daemon=True).start()
         with reporting(service.figures):
             stopping.wait()
         asked = time.monotonic()
@@ -121,7 +124,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.bind(address)
         listening.listen()
     except OSError as error:
-        raise Refused(f"console at {host}:{port}: {error.strerror}; choose another with --port") from None
+        raise Refused(f"console at {host}:{port}: {error.strerror}; choose another with --host or --port") from None
     return listening
 
 

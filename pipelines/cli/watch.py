@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from pipelines.cli.output import Refused, console, table
-from pipelines.wording import some
+from pipelines.wording import printable, some
 
 SERVER = "http://127.0.0.1:8080"
 EVERY_SECONDS = 1.0
@@ -134,7 +134,7 @@ def _tell_changes(answers: Iterator[Answer | Refused], wanted: Callable[[Row], b
 
 
 def _write(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(printable(line) + "\n")
     sys.stdout.flush()
 
 

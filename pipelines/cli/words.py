@@ -1,10 +1,11 @@
-"""A word that a person typed, against those that there are."""
+"""A word or a name that a person typed, against those that there are."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
 from pipelines.cli.output import Refused
+from schemas.topology import Topology
 
 Word = TypeVar("Word", bound=str)
 
@@ -19,3 +20,9 @@ def known(word: str, words: Sequence[Word], what: str) -> Word:
     hint = f"did you mean {' or '.join(close[:3])}?" if close else f"known: {', '.join(plain)}"
     joint = "" if what.endswith("=") else " "
     raise Refused(f"{what}{joint}{word}: not known; {hint}")
+
+
+def places_of(topology: Topology) -> set[str]:
+    """Names of its nodes, switches, links and domains."""
+    domains = {name for _, name in topology.nodes_by_domain}
+    return {*topology.node_rows, *topology.links_by_device, *topology.link_rows, *domains}

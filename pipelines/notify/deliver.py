@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from pipelines.notify.page import page_of
 from pipelines.notify.quiet import Quiet, quiet
-from pipelines.notify.receivers import Receiver
+from pipelines.notify.receivers import PageRefused, Receiver
 from pipelines.notify.settings import NotifySettings
 from pipelines.operations_store import OperationsStore, insert_into
 from pipelines.operations_tables import DELIVERIES
@@ -47,14 +47,19 @@ def deliver(
     for receiver in receivers:
         known = _known(store, receiver.name)
         lasting = {name for name, (_, _, over) in known.items() if not over} - {one.id for one in fresh}
-        for incident in (*fresh, *(store.incident(name) for name in sorted(lasting))):
+        told_over = {name for name, (_, _, over) in known.items() if over} - {one.id for one in fresh}
+        again = [one for one in old if one.id in told_over]  # news, though it was first detected long ago
+        for incident in (*fresh, *again, *(store.incident(name) for name in sorted(lasting))):
             records = ledger.actions(incident=incident.id, limit=None)
             said = fingerprint(incident, records)
             if not _is_due(incident, said, known.get(incident.id), receiver, muted, settings, now):
                 continue
-            trouble = receiver.tell(page_of(incident, tuple(reversed(records)), settings.runbooks), now)
+            trouble = receiver.tell(page_of(incident, sorted(records, key=lambda one: one.at), settings.runbooks), now)
             if trouble is not None:
-                troubles.append(f"{receiver.name}: {trouble}")
+                said_before = any(one.startswith(f"{receiver.name}: ") for one in troubles)
+                troubles += [] if said_before else [f"{receiver.name}: {trouble}"]
+                if isinstance(trouble, PageRefused):
+                    continue
                 break  # the next round tries again; the rest would meet the same
             _remember(store, receiver.name, incident, said, now)
             told += 1
@@ -81,10 +86,8 @@ def _is_due(  # noqa: PLR0913, PLR0917 - one question about one incident, one re
     if incident.state not in TOLD_STATES or incident.severity not in settings.severities:
         return False
     over = incident.state == "resolved"
-    if known is None:
+    if known is None or known[2]:  # it begins, or begins anew
         return not over and not muted.mutes(incident)
-    if known[2] and over:
-        return False
     resend = receiver.resends and not over and now - known[1] >= timedelta(seconds=settings.resend_seconds)
     return known[0] != said or resend
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipelines.notify.runbooks import RUNBOOKS
-from pipelines.wording import some
+from pipelines.wording import about, printable, some, stands
 from schemas.action import ActionRecord
 from schemas.incident import Incident
 from schemas.topology import node_of
 
 SHOWN = 8
+FIRST = ("shuts_down_at", "throttles_at", "hours_left")  # what must not be cut off: how long there is
 NAME_LENGTH = 80
 Labels = dict[str, str]
 
@@ -54,7 +55,7 @@ def _text(incident: Incident, records: Sequence[ActionRecord], roots: str, runbo
         f"Cause: {incident.cause}{f' ({known.summary})' if known else ''}",
         f"Root: {roots}",
         f"Began {incident.starts_at:%Y-%m-%d %H:%M:%S} UTC, detected {after:.1f} s later",
-        f"GPUs: {len(incident.members)}{_nodes(incident)}",
+        f"GPUs: {len(incident.members) or 'none out of service'}{_nodes(incident)}",
     ]
     if incident.merged_into:
         lines.append(f"Part of {incident.merged_into}")
@@ -71,7 +72,9 @@ def _next(incident: Incident, records: Sequence[ActionRecord], first: str) -> st
         return "nothing; what was taken out returns by itself once it has stayed clean"
     waiting = [one for one in records if one.outcome == "waiting_approval"]
     if waiting:
-        return f"approve or reject {waiting[0].request.id} ({waiting[0].request.kind}): hotspare actions approve"
+        asked = waiting[0].request
+        also = f"; also: {first}" if first else ""
+        return f"approve or reject {asked.id} ({asked.kind}): hotspare actions approve {asked.id}, or reject{also}"
     failed = [one for one in records if one.outcome == "failed"]
     if failed:
         what = f"{failed[0].request.kind} of {clean(failed[0].request.target)}"
@@ -88,8 +91,9 @@ def _evidence(said: dict[str, object]) -> str:
     values = said.get("values")
     shown = ""
     if isinstance(values, dict):
-        shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items() if value is not None)
-    what = f"{said.get('detector')}: {clean(str(said.get('entity')))} {said.get('code') or ''}"
+        ordered = sorted(values.items(), key=lambda one: one[0] not in FIRST)
+        shown = ", ".join(f"{name} {_number(value)}" for name, value in ordered if value is not None)
+    what = f"{said.get('detector')}: {clean(str(said.get('entity')))} {clean(str(said.get('code') or ''))}"
     return f"{what} {clean(shown, 200)}".rstrip()
 
 
@@ -99,7 +103,7 @@ def _number(value: object) -> object:
 
 def _action(record: ActionRecord) -> str:
     request = record.request
-    return f"{request.kind} {clean(request.target)}: {record.outcome} ({clean(record.why or request.reason, 160)})"
+    return f"{request.kind} {clean(request.target)}: {stands(record)} ({clean(about(record), 240)})"
 
 
 def _some_lines(lines: Sequence[str], most: int) -> list[str]:
@@ -109,5 +113,5 @@ def _some_lines(lines: Sequence[str], most: int) -> list[str]:
 
 def clean(name: str, length: int = NAME_LENGTH) -> str:
     """Printable and bounded: no line breaks, no control or direction-changing characters."""
-    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
+    plain = printable(name)
     return plain if len(plain) <= length else f"{plain[: length - 3]}..."

@@ -4,12 +4,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import blake2s
 from typing import Any, Protocol
 
 import msgspec
 
 from pipelines.notify.page import Page
 from pipelines.signed_post import SignedPost
+
+
+class PageRefused(str):
+    """Why a receiver that is there did not take one page. It may take the others."""
+
+    __slots__ = ()
 
 
 class Receiver(Protocol):
@@ -22,7 +29,9 @@ class Receiver(Protocol):
     def resends(self) -> bool: ...
 
     def tell(self, page: Page, now: datetime) -> str | None:
-        """None when it was taken; else one line that says why not. now: wall-clock time. Raises nothing expected."""
+        """None when it was taken; else one line that says why not, PageRefused where only this page is the trouble.
+        now: wall-clock time. Raises nothing expected.
+        """
         ...
 
 
@@ -55,9 +64,12 @@ class Alertmanager:
                 f"{self.url.rstrip('/')}/api/v2/alerts", json=[alert], timeout=self.timeout_seconds,
                 follow_redirects=False,
             )  # fmt: skip
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             return f"{self.url}: {type(error).__name__}: {error}"
-        return None if answer.is_success else f"{self.url}: {answer.status_code} {answer.text[:200]}"
+        if answer.is_success:
+            return None
+        why = f"{self.url}: {answer.status_code} {answer.text[:200]}"
+        return PageRefused(why) if is_refusal(answer.status_code) else why
 
 
 @dataclass(frozen=True)
@@ -69,8 +81,12 @@ class Webhook:
     resends: bool = False
 
     def tell(self, page: Page, now: datetime) -> str | None:  # noqa: ARG002 - the protocol's
-        reply = self.post.send(document(page), f"{page.incident}/{'end' if page.ends_at else 'begin'}")
-        return None if reply.reached == "taken" else reply.detail
+        said = document(page)
+        # What is said of an incident later is another page: who takes a key once must not miss that it grew.
+        reply = self.post.send(said, f"{page.incident}/{blake2s(said, digest_size=8).hexdigest()}")
+        if reply.reached == "taken":
+            return None
+        return PageRefused(reply.detail) if reply.status is not None and is_refusal(reply.status) else reply.detail
 
 
 @dataclass(frozen=True)
@@ -95,6 +111,11 @@ class ConsoleReceiver:
     def tell(self, page: Page, now: datetime) -> str | None:  # noqa: ARG002 - the protocol's
         sys.stderr.write(f"{page.title}\n{page.text}\n\n")
         return None
+
+
+def is_refusal(status: int) -> bool:
+    """Whether an answer is about what was sent, and not about the time or who sent it."""
+    return status in (400, 413, 422)
 
 
 def document(page: Page) -> bytes:

@@ -31,8 +31,11 @@ def runbook_page(cause: Cause) -> str:
 
 def _automation(step: Step) -> str:
     words = [f"`{step.kind}` on {PLACES[step.on]}: {step.reason}"]
+    if step.if_page:
+        words.append("only once it is a page")
     if step.after is not None:
-        words.append(f"after `{step.after}`")
+        last = ", or without it when its deadline has come" if step.parameters.get("last_resort") else ""
+        words.append(f"after `{step.after}`{last}")
     if step.settle_seconds is not None:
         words.append(f"if it lasts {step.settle_seconds:g} s longer")
     if step.within_seconds is not None:

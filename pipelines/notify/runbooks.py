@@ -45,14 +45,20 @@ RUNBOOKS: dict[str, Runbook] = {
         verify="no sample below 90 % of nominal for an hour",
     ),
     "coolant_pump_failure": _r(
-        "a coolant pump stopped and its loop's flow fell; GPUs have tens of seconds",
-        "see whether the other pump has taken over: flow at half or more of normal holds temperatures",
-        "If flow is below half, approve the staged shutdown: it begins by itself before the hardware would stop.",
+        "a coolant pump stopped and its loop's flow fell; below half of it GPUs have tens of seconds",
+        "compare the loop's flow with its normal: at half or more, what still runs holds temperatures",
+        "Below half, approve the staged shutdown or object: unanswered it begins by itself before the hardware would "
+        "stop, at the time that the page names. At half or more it never begins without people: approve it only if "
+        "temperatures go on rising.",
         "Check drive, coupling and feed of the pump; exchange it.", "Bleed the loop before loading it again.",
         verify="flow and rise of the loop are at their normal for ten minutes under load",
     ),
     "coolant_leak": _r(
-        "the loop loses coolant", "send somebody to look: a sensor alone may be wet from condensation",
+        "the loop loses coolant", "send somebody to look: a sensor alone may be wet from condensation, and is a ticket",
+        "Two signs are a page. Approve checkpoint and staged shutdown, or object: who objects to the shutdown keeps "
+        "the flow too. Unanswered they begin by themselves, and the loop is isolated when as much more has run out as "
+        "before it was seen (1.5 % of the reservoir), two minutes after the page at the latest.",
+        "If you see water over live power, do not wait: cut the power, then isolate the loop.",
         "Isolate the loop if it has not been done.", "Dry and inspect every node below the leak before power goes on.",
         "Nothing is powered on again by itself: a person returns each node.",
         verify="level and pressure hold for an hour after refilling",

@@ -11,8 +11,8 @@ from pipelines.postmortem.blast import domains
 from pipelines.postmortem.clocks import detected, ended, onset
 from pipelines.postmortem.follow_ups import follow_ups
 from pipelines.postmortem.otherwise import Otherwise
-from pipelines.postmortem.timeline import timeline, times, verdict
-from pipelines.wording import some
+from pipelines.postmortem.timeline import timeline, times, told_at, verdict
+from pipelines.wording import some, stands, why
 
 
 def document(bundle: Bundle, dollars_per_gpu_hour: float, otherwise: Otherwise | None = None) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def document(bundle: Bundle, dollars_per_gpu_hour: float, otherwise: Otherwise |
     rows = bundle.tables.get("outside_event")
     outside = () if rows is None else around(rows, incident, bundle.topology, onset=began, until=until)
     lost = len(incident.members) * max(0.0, (until - began).total_seconds())
-    mine = sorted((one for one in bundle.actions if one.request.incident == incident.id), key=lambda one: one.at)
+    mine = sorted((one for one in bundle.actions if one.request.incident == incident.id), key=told_at)
     said = verdict(bundle)
     return {
         "incident": incident.id, "cause": incident.cause, "severity": incident.severity, "state": incident.state,
@@ -43,10 +43,10 @@ def document(bundle: Bundle, dollars_per_gpu_hour: float, otherwise: Otherwise |
                 for one in domains(incident, bundle.topology) if one.touched
             ],
         },
-        "actions": dict(Counter(f"{one.request.kind}: {one.outcome}" for one in mine)),
+        "actions": dict(Counter(f"{one.request.kind}: {stands(one)}" for one in mine)),
         "done": [
-            {"at": _iso(one.at), "kind": one.request.kind, "target": one.request.target, "outcome": one.outcome,
-             "mode": one.mode, "why": one.why or one.request.reason}
+            {"at": _iso(told_at(one)), "kind": one.request.kind, "target": one.request.target, "outcome": stands(one),
+             "mode": one.mode, "why": why(one)}
             for one in mine
         ],
         "judged": None if said is None else {"word": said.kind, "by": said.by, "at": _iso(said.at), "why": said.text},

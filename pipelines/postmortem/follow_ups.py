@@ -8,7 +8,7 @@ from pipelines.bundles.bundle import Bundle
 from pipelines.outside_events import OutsideEvent
 from pipelines.postmortem.otherwise import Otherwise
 from pipelines.postmortem.timeline import Times, verdict
-from pipelines.wording import some
+from pipelines.wording import is_only_logged, some
 
 SLOW_SECONDS = 300.0
 """From being told to somebody's saying so: the usual five minutes until a pager escalates."""
@@ -73,11 +73,14 @@ def _actions(bundle: Bundle) -> Iterator[str]:
         if one.outcome == "refused":
             refused.setdefault(one.why.partition(":")[0], []).append(one.why)
     rehearsed = Counter(one.request.kind for one in mine if one.outcome == "dry-run")
+    logged = Counter(one.request.kind for one in mine if is_only_logged(one))
     waiting = Counter(one.request.kind for one in mine if one.outcome == "waiting_approval")
     yield from (f"An action failed: {why}." for why in failed)
     yield from (f"{_times(len(whys))} refused, {whys[0]}." for whys in refused.values())
     if waiting:
         yield f"Waited for approval to the end: {_counted(waiting)}."
+    if logged:
+        yield f"Only logged, with nobody to carry them out: {_counted(logged)}. Name executors (executors.by_kind)."
     if rehearsed:
         yield f"Only rehearsed (dry-run): {_counted(rehearsed)}. Decide which of these recovery may carry out."
 

@@ -12,11 +12,11 @@ import polars as pl
 from pipelines.bundles.bundle import Bundle, Saying
 from pipelines.outside_events import OutsideEvent, Where, named
 from pipelines.postmortem.clocks import BY_WATERMARK, detected, ended, lag_of, note, onset
-from pipelines.wording import some
+from pipelines.wording import is_only_logged, some, stands, why
 from schemas.action import ActionRecord
 
 # In the order in which things of one instant follow each other.
-What = Literal["maintenance", "outside", "telemetry", "finding", "incident", "action", "person"]
+What = Literal["maintenance", "outside", "telemetry", "finding", "incident", "person", "action"]
 FINDINGS_MAXIMUM = 40
 TARGETS_MAXIMUM = 6
 LISTED_MAXIMUM = 200  # actions, planned works and outside events, of each: a page has to stay one that is read
@@ -35,7 +35,9 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Seconds from the onset; None for what has not happened. mitigate: the first action done, or a person's word."""
+    """Seconds from the onset; None for what has not happened. mitigate: the first action done (not one that was only
+    logged), or a person's word.
+    """
 
     detect: float
     acknowledge: float | None
@@ -53,8 +55,9 @@ def timeline(bundle: Bundle, outside: Sequence[OutsideEvent]) -> tuple[Entry, ..
 def times(bundle: Bundle) -> Times:
     incident, (began, _), over = bundle.incident, onset(bundle), ended(bundle)
     mine = [one for one in bundle.actions if one.request.incident == incident.id and one.outcome == "done"]
+    mine = [one for one in mine if not is_only_logged(one)]
     said = {kind: [one.at for one in bundle.remarks if one.kind == kind] for kind in ("acknowledged", "mitigating")}
-    done = [*(one.at for one in mine), *said["mitigating"]]
+    done = [*(told_at(one) for one in mine), *said["mitigating"]]
 
     def since(moments: list[datetime]) -> float | None:
         return (min(moments) - began).total_seconds() if moments else None
@@ -109,18 +112,27 @@ def _findings(bundle: Bundle) -> Iterator[Entry]:
         yield Entry(at=last, what="finding", who="hotspare", text=f"{left} further changes of level are not listed")
 
 
+def told_at(record: ActionRecord) -> datetime:
+    """An action has the time of the telemetry, which may lag behind the clocks of those who approved it: it is told
+    after the last of them.
+    """
+    approved = record.request.parameters.get("approved_at")
+    return record.at if approved is None else max(record.at, datetime.fromisoformat(approved))
+
+
 def _actions(bundle: Bundle) -> Iterator[Entry]:
     """Those of one kind and outcome at one time are one entry."""
-    together: dict[tuple[datetime, str, str, str], list[ActionRecord]] = {}
+    together: dict[tuple[datetime, datetime, str, str, str], list[ActionRecord]] = {}
     for record in bundle.actions:
         if record.request.incident == bundle.incident.id:
-            key = (record.at, record.mode, record.request.kind, record.outcome)
+            key = (told_at(record), record.at, record.mode, record.request.kind, stands(record))
             together.setdefault(key, []).append(record)
     listed = sorted(together.items(), key=lambda one: one[0][0])
-    for (at, mode, kind, outcome), records in listed[:LISTED_MAXIMUM]:
+    for (at, seen_at, mode, kind, outcome), records in listed[:LISTED_MAXIMUM]:
         targets = sorted(record.request.target for record in records)
-        why = f" ({records[0].why})" if records[0].why else ""
-        yield Entry(at=at, what="action", who=mode, text=f"{kind} of {some(targets, TARGETS_MAXIMUM)}: {outcome}{why}")
+        lag = "" if at == seen_at else f" (telemetry was at {seen_at:%H:%M:%S})"
+        text = f"{kind} of {some(targets, TARGETS_MAXIMUM)}: {outcome} ({why(records[0])}){lag}"
+        yield Entry(at=at, what="action", who=mode, text=text)
 
 
 def _people(bundle: Bundle) -> Iterator[Entry]:

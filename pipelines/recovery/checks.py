@@ -15,7 +15,10 @@ from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest
 from schemas.topology import DOMAIN_COLUMNS, node_of
 
-URGENT = frozenset({"coolant_pump_failure", "power_domain_lost"})  # causes whose deadline outweighs the two-person rule
+# Causes whose deadline outweighs the two-person rule: a loop that leaks loses its flow at its deadline in any case.
+URGENT = frozenset({"coolant_pump_failure", "coolant_leak", "power_domain_lost"})
+
+ON_THEIR_WAY = ("pending", "scheduled", "waiting_approval")  # what may still be done, in time or when people say so
 
 
 class Refusal(StrEnum):
@@ -28,6 +31,7 @@ class Refusal(StrEnum):
     EXPIRED = "expired"
     TELEMETRY_DEGRADED = "telemetry_degraded"
     EARLIER_STEP_NOT_DONE = "earlier_step_not_done"
+    STANDS_READY = "stands_ready"
     COOLDOWN = "cooldown"
     RESETS_USED_UP = "resets_used_up"
     LINK_BUDGET = "link_budget"
@@ -93,7 +97,9 @@ def _expired(request: ActionRequest, facts: CertainFacts, settings: RecoverySett
     """Age, and the backlog of a tripped breaker: what waited behind it is for a person to judge again."""
     if request.kind in RETURNS | PAPER or _on_the_way_back(request, facts):
         return None
-    if request.requested_at < facts.now - timedelta(seconds=settings.expires_seconds):
+    # A loop may be short of flow for hours and lose the rest of it now: that is no old request.
+    asked_at = max(request.requested_at, deadline_of(request) or request.requested_at)
+    if asked_at < facts.now - timedelta(seconds=settings.expires_seconds):
         return f"requested at {request.requested_at:%Y-%m-%d %H:%M:%S}, more than {settings.expires_seconds:g} s ago"
     reset_at = facts.breaker.at
     if reset_at is not None and not facts.breaker.tripped and request.requested_at <= reset_at:
@@ -112,7 +118,7 @@ def _telemetry_degraded(request: ActionRequest, facts: CertainFacts, _: Recovery
 
 
 def deadline_of(request: ActionRequest) -> datetime | None:
-    """When this can no longer wait for people: only the time that is left to a lost pump or power domain is one."""
+    """When this can no longer wait for people: only what is left to a loop or a power domain is one."""
     said = request.parameters.get("deadline_at")
     return None if said is None or request.parameters.get("cause") not in URGENT else datetime.fromisoformat(said)
 
@@ -123,8 +129,26 @@ def is_last_chance(request: ActionRequest, now: datetime) -> bool:
     return bool(request.parameters.get("last_resort")) and deadline is not None and deadline <= now
 
 
+def _stands_ready(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
+    """What is done for the work of a node that was drained. A spare that fails while it waits has none, so that no
+    other spare is to take it over.
+    """
+    drain = facts.known.get(str(request.parameters.get("after"))) if request.kind == "pause_stage" else None
+    if drain is None or not drain.request.parameters.get("stood_ready"):
+        return None
+    return f"{request.target!r} was a spare that waited, and nothing ran on it"
+
+
 def _earlier_step(request: ActionRequest, facts: CertainFacts, _: RecoverySettings) -> str | None:
-    return None if is_last_chance(request, facts.now) else earlier_not_done(request, facts)
+    if is_last_chance(request, facts.now) and not _objected_before(request, facts):
+        return None
+    return earlier_not_done(request, facts)
+
+
+def _objected_before(request: ActionRequest, facts: CertainFacts) -> bool:
+    """Whoever objects to shutting GPUs down does not want their flow cut instead."""
+    earlier = facts.known.get(str(request.parameters.get("after")))
+    return earlier is not None and earlier.outcome == "rejected" and earlier.request.kind in DISRUPTIVE
 
 
 def earlier_not_done(request: ActionRequest, facts: CertainFacts) -> str | None:
@@ -140,6 +164,13 @@ def earlier_not_done(request: ActionRequest, facts: CertainFacts) -> str | None:
     if any(step.outcome == "done" or (facts.mode == "dry-run" and step.outcome == "dry-run") for step in steps):
         return None
     return " and ".join(f"{step.request.kind} of {step.request.target!r} is {step.outcome}" for step in steps)
+
+
+def awaited(request: ActionRequest, facts: CertainFacts) -> str:
+    """The steps before this one that are on their way, each with how it stands; empty where none is."""
+    steps = [facts.known.get(str(request.parameters.get(name))) for name in ("after", "or_after")]
+    under_way = [step for step in steps if step is not None and step.outcome in ON_THEIR_WAY]
+    return " or ".join(f"{step.request.kind} of {step.request.target!r} ({step.outcome})" for step in under_way)
 
 
 def _cooldown(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> str | None:
@@ -247,6 +278,7 @@ CHECKS: tuple[tuple[Refusal, Check], ...] = (
     (Refusal.HELD_BY_PERSON, _held),
     (Refusal.EXPIRED, _expired),
     (Refusal.TELEMETRY_DEGRADED, _telemetry_degraded),
+    (Refusal.STANDS_READY, _stands_ready),
     (Refusal.EARLIER_STEP_NOT_DONE, _earlier_step),
     (Refusal.COOLDOWN, _cooldown),
     (Refusal.RESETS_USED_UP, _resets_used_up),

@@ -63,6 +63,8 @@ def _complaint(
     if record.outcome == "failed" and record.request.id not in retryable:
         return _ticket(record, f"{what} failed: {record.why}")
     deadline = deadline_at(record, by_id)
+    if refusal_of(record) == Refusal.STANDS_READY:
+        return None
     if record.mode == "enforce" and record.outcome in STUCK and deadline is not None and deadline < now:
         return _ticket(record, f"{what} is late ({record.outcome}): {record.why}")
     return None

@@ -13,7 +13,7 @@ from schemas.topology import Topology
 
 @dataclass(frozen=True)
 class Approval:
-    """What a person said about an action. verdict: approved | rejected."""
+    """What a person said about an action. verdict: approved | rejected | lapsed, as its incident ended first."""
 
     by: str
     verdict: str

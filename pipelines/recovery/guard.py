@@ -1,10 +1,11 @@
 """The guard: may this request be carried out now? Pure, and fail closed: what is not known is a reason to refuse."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipelines.recovery.checks import CHECKS, Refusal, deadline_of, earlier_not_done, is_last_chance
-from pipelines.recovery.facts import CertainFacts, Facts, certain
+from pipelines.recovery.checks import CHECKS, Refusal, awaited, deadline_of, earlier_not_done, is_last_chance
+from pipelines.recovery.facts import Approval, CertainFacts, Facts, certain
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest, Mode, Outcome
 
@@ -12,7 +13,8 @@ from schemas.action import ActionRequest, Mode, Outcome
 @dataclass(frozen=True)
 class Decision:
     """outcome: observed | dry-run | scheduled | pending (go ahead) | waiting_approval | refused | rejected.
-    trips_breaker: the caller must trip it, whatever else happens.
+    trips_breaker: the caller must trip it, whatever else happens. approval: parameters that say, whatever becomes of
+    the action, who or what let it go ahead; none where nobody is asked.
     """
 
     mode: Mode
@@ -20,6 +22,7 @@ class Decision:
     why: str
     refusal: Refusal | None = None
     trips_breaker: bool = False
+    approval: Mapping[str, str] = field(default_factory=dict)
 
 
 def decide(request: ActionRequest, facts: Facts, settings: RecoverySettings) -> Decision:
@@ -34,11 +37,15 @@ def decide(request: ActionRequest, facts: Facts, settings: RecoverySettings) -> 
     for refusal, check in CHECKS:
         why = check(request, known, settings)
         if why is not None:
+            steps = awaited(request, known) if refusal is Refusal.EARLIER_STEP_NOT_DONE else ""
             trips = refusal is Refusal.BREAKER_TRIPS and mode == "enforce"
-            return _refused(mode, refusal, why, trips_breaker=trips)
+            return (
+                _scheduled(f"once {steps} is done", request, known, settings) if steps
+                else _refused(mode, refusal, why, trips_breaker=trips)
+            )  # fmt: skip
     due = _due_at(request, known)
     if due is not None and facts.now < due:
-        return Decision(mode, "scheduled", f"at {due:%H:%M:%S}, if it lasts until then: {request.reason}")
+        return _scheduled(f"at {due:%H:%M:%S}, if it lasts until then", request, known, settings)
     if mode == "dry-run":
         return Decision(mode, "dry-run", f"would be done{_conditions(request, settings)}: {request.reason}")
     return _approved(request, known, settings)
@@ -54,7 +61,11 @@ def _due_at(request: ActionRequest, facts: CertainFacts) -> datetime | None:
         return None
     earlier = facts.known.get(str(request.parameters.get("after")))
     settle = request.parameters.get("settle_seconds")
-    return None if earlier is None or settle is None else earlier.at + timedelta(seconds=settle)
+    if earlier is None or settle is None:
+        return None
+    since = request.parameters.get("lasts_since")  # what helped then has its time again, when the trouble is back
+    begins = earlier.at if since is None else max(earlier.at, datetime.fromisoformat(since))
+    return begins + timedelta(seconds=settle)
 
 
 def _refused(mode: Mode, refusal: Refusal, why: str, *, trips_breaker: bool = False) -> Decision:
@@ -71,6 +82,33 @@ def _conditions(request: ActionRequest, settings: RecoverySettings) -> str:
     return f" once {needed} people approve{alone}"
 
 
+def _scheduled(when: str, request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> Decision:
+    """Not due yet; who approves it now has done so when it is."""
+    needed = settings.approvals.get(request.kind, 0)
+    if facts.mode == "enforce" and needed:
+        when = f"{when}; approved by {len(_people(request, facts))} of {needed} people so far"
+    return Decision(facts.mode, "scheduled", f"{when}: {request.reason}")
+
+
+def _people(request: ActionRequest, facts: CertainFacts) -> dict[str, Approval]:
+    """Who approves it, and what each said last; one who writes the name in other letters is no other person."""
+    said = facts.approvals.get(request.id, ())
+    return {one.by.strip().casefold(): one for one in said if one.verdict == "approved"}
+
+
+def promised(request: ActionRequest, decision: Decision, left: int) -> tuple[ActionRequest, Decision]:
+    """A rehearsed allocation that would get fewer spares than it wants says how many. left: the fit ones that no other
+    rehearsal was promised.
+    """
+    wanted, would_get = int(request.parameters.get("count", 1)), max(0, left)
+    if not request.parameters.get("partial") or would_get >= wanted:
+        return request, decision
+    if not would_get:
+        return request, _refused(decision.mode, Refusal.NO_SPARE, "too few that are fit and outside the failed domain")
+    request = replace(request, parameters={**request.parameters, "would_get": would_get})
+    return request, replace(decision, why=f"{decision.why}; {would_get} of the {wanted} wanted")
+
+
 def _approved(request: ActionRequest, facts: CertainFacts, settings: RecoverySettings) -> Decision:
     """One objection is enough, deadline or not; the same person twice is one person."""
     said, now, reason = facts.approvals.get(request.id, ()), facts.now, request.reason
@@ -79,7 +117,8 @@ def _approved(request: ActionRequest, facts: CertainFacts, settings: RecoverySet
     rejected = [approval.by for approval in said if approval.verdict == "rejected"]
     if rejected:
         return Decision("enforce", "rejected", f"rejected by {rejected[0]}")
-    people = {approval.by.strip().casefold() for approval in said if approval.verdict == "approved"}
+    people = _people(request, facts)
+    approved = list(people.values())
     needed = settings.approvals.get(request.kind, 0)
     if len(people) < needed:
         deadline = deadline_of(request)
@@ -88,5 +127,15 @@ def _approved(request: ActionRequest, facts: CertainFacts, settings: RecoverySet
             return Decision("enforce", "waiting_approval", so_far)
         if now < deadline:
             return Decision("enforce", "waiting_approval", f"{so_far}; done without them at {deadline:%H:%M:%S}")
-        return Decision("enforce", "pending", f"{so_far}, and its deadline has come: {reason}")
-    return Decision("enforce", "pending", reason)
+        by_itself = f"{so_far}, and its deadline has come"
+        return Decision("enforce", "pending", f"{by_itself}: {reason}", approval=_carried(by_itself, approved))
+    if not needed:
+        return Decision("enforce", "pending", reason)
+    by_people = f"approved by {' and '.join(one.by.strip() for one in approved)}"
+    return Decision("enforce", "pending", f"{by_people}: {reason}", approval=_carried(by_people, approved))
+
+
+def _carried(approval: str, approved: Sequence[Approval]) -> dict[str, str]:
+    """approved_at: by the clock of who approved last, which is not that of the telemetry."""
+    last = max((one.at for one in approved), default=None)
+    return {"approval": approval} | ({} if last is None else {"approved_at": last.isoformat()})

@@ -20,8 +20,8 @@ def seconds_to_shutdown(values: Mapping[str, Any]) -> float | None:
     For evidence without it: from full load on, with the share of flow that was seen, or with none at all.
     """
     if "seconds_to_shutdown" in values:
-        return _number(values["seconds_to_shutdown"])
-    flow, normal = _number(values.get("flow_liters_per_minute")), _number(values.get("normal_flow_liters_per_minute"))
+        return number(values["seconds_to_shutdown"])
+    flow, normal = number(values.get("flow_liters_per_minute")), number(values.get("normal_flow_liters_per_minute"))
     share = 0.0 if flow is None or not normal else max(0.0, flow / normal)
     return time_left.seconds_to_shutdown(share)
 
@@ -38,5 +38,6 @@ def stages(gpus: tuple[str, ...], gpus_per_stage: int, gpus_per_node: int) -> tu
     return tuple(gpus[begin : begin + size] for begin in range(0, len(gpus), size))
 
 
-def _number(value: object) -> float | None:
+def number(value: object) -> float | None:
+    """A number of somebody's evidence; None for whatever else stands there."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from pipelines.operations_people import person, words
+from pipelines.operations_people import SAID_MAXIMUM, person, words
 from pipelines.operations_records import NotFound
 from pipelines.operations_store import OperationsStore, insert_into
 from pipelines.operations_tables import ACTION_EVENTS, ACTIONS, APPROVALS
@@ -27,7 +27,9 @@ from pipelines.recovery.ledger_queries import (
     FINISH,
     INTENTS,
     KNOWN,
+    LAPSE,
     LEMONS,
+    OVER,
     REMEMBERED,
     RENEW,
     TAKEN_OUT,
@@ -117,9 +119,14 @@ class Ledger:
         return self._records(TAKEN_OUT)
 
     def close_open(self, incidents: Collection[str], at: datetime) -> None:
-        """What still waited when its incident ended is not done any more: neither at its time nor when approved."""
+        """What still waited when its incident ended is not done any more: neither at its time nor when approved, and
+        if the incident comes back people are asked anew. A return waits for nothing but that end.
+        """
         for record in self._records(WAITING, {"incidents": list(incidents)}) if incidents else ():
-            self._end(record, "cancelled", "the incident is over", at)
+            if "undoes" not in record.request.parameters:
+                with self.store.writing() as connection:
+                    self._end(record, "cancelled", OVER, at)
+                    connection.execute(LAPSE, {"over": record.request.id})
 
     def cancel(self, action: str, by: str, comment: str, at: datetime) -> ActionRecord:
         """A person takes an action off the list for good. What has begun or happened is history, not a plan.
@@ -190,26 +197,26 @@ class Ledger:
 
     def finish(
         self, action: str, outcome: ActionOutcome, at: datetime, *, begun: ActionRecord | None = None
-    ) -> ActionRecord:
+    ) -> ActionRecord | None:
         """Write what the executor answered. It outweighs an earlier guess that the action had failed. begun: the
-        intent, where the caller has it at hand.
+        intent, where the caller has it at hand. None: another worker has asked meanwhile and written that it is done.
         """
         result: Outcome = "done" if outcome.done else "failed"
         with self.store.writing() as connection:
             decided = begun or self.known([action]).get(action)
             assert decided is not None, f"{action} is finished without having been begun"
-            changed: dict[str, Any] = {"outcome": result, "why": outcome.detail or decided.why, "at": at}
+            changed: dict[str, Any] = {"outcome": result, "why": outcome.detail[:SAID_MAXIMUM] or decided.why, "at": at}
             ended = replace(decided, **changed)
             effect = {"recoverable": outcome.recoverable, "is_out": takes_out(ended) and not outcome.recoverable}
-            written = connection.execute(FINISH, {"action": action, **changed, **effect})
-            assert written.rowcount == 1, f"{action} is finished without having been begun"
+            if connection.execute(FINISH, {"action": action, **changed, **effect}).rowcount != 1:
+                return None
             self._event(connection, action, {"mode": "enforce", **changed})
             _bring_back(connection, ended)
             return ended
 
     def begun(self, record: ActionRecord, detail: str, at: datetime) -> ActionRecord:
         """Its executor has begun and is not done: the intent stands, and says so."""
-        why = f"{UNDER_WAY}: {detail}"
+        why = f"{UNDER_WAY}: {detail[:SAID_MAXIMUM]}"
         ours = (ACTIONS.c.id == record.request.id) & (ACTIONS.c.outcome == "pending")
         with self.store.writing() as connection:
             if connection.execute(sa.update(ACTIONS).where(ours).values(why=why)).rowcount == 1:
@@ -223,19 +230,19 @@ class Ledger:
 
     def carry_on(self, executors: Mapping[str, Executor], now: datetime) -> tuple[ActionRecord, ...]:
         """What has ended of that which was under way, after one more push by its executor."""
-        ended = []
+        ended = list[ActionRecord | None]()
         for record in self._records(BEGUN):
             executor = executors.get(record.request.kind)
             if isinstance(executor, Lasting):
                 outcome = executor.carry_on(record.request, (now - record.at).total_seconds())
                 ended += [] if outcome.under_way else [self.finish(record.request.id, outcome, now)]
-        return tuple(ended)
+        return tuple(one for one in ended if one is not None)
 
     def resolve(
         self, executors: Mapping[str, Executor], settings: RecoverySettings, now: datetime
     ) -> tuple[ActionRecord, ...]:
         """Settle intents whose worker never came back, by asking who was to carry them out. Nothing is done again."""
-        settled = []
+        settled = list[ActionRecord | None]()
         for record in self._records(UNANSWERED, {"before": now - timedelta(seconds=settings.unanswered_seconds)}):
             executor = executors.get(record.request.kind)
             answer = None if executor is None else executor.outcome_of(record.request.id)
@@ -243,12 +250,12 @@ class Ledger:
                 who = "its executor does not know it" if executor else f"nobody carries out {record.request.kind} now"
                 answer = ActionOutcome(done=False, detail=f"interrupted, and {who}; not done again, a person must look")
             settled.append(self.finish(record.request.id, answer, now))
-        return tuple(settled)
+        return tuple(one for one in settled if one is not None)
 
     def answer(
         self, action: str, by: str, comment: str, at: datetime, *, verdict: Literal["approved", "rejected"]
     ) -> ActionRecord:
-        """A person approves or rejects an action that waits for it; a rejection is final.
+        """A person approves or rejects an action that waits for it, or will be due; a rejection is final.
 
         Raises NotFound, and ValueError when it does not wait (any more) or nobody says who.
         """
@@ -257,8 +264,9 @@ class Ledger:
             record = self.known([action]).get(action)
             if record is None:
                 raise NotFound(f"{action!r} is not an action in this store; `hotspare actions list` shows them")
-            if record.outcome != "waiting_approval":
-                raise ValueError(f"{action} does not wait for approval: it is {record.outcome}")
+            is_due_later = record.outcome == "scheduled" and record.mode == "enforce"
+            if record.outcome != "waiting_approval" and not is_due_later:
+                raise ValueError(f"{action} does not wait for approval: it is {record.outcome}{_instead(record)}")
             insert = insert_into(connection, APPROVALS).values(**row)
             said = {name: insert.excluded[name] for name in ("verdict", "comment", "at")}
             connection.execute(insert.on_conflict_do_update(index_elements=["action", "by"], set_=said))
@@ -268,14 +276,15 @@ class Ledger:
                 self._event(connection, action, {"mode": record.mode, **final})
             return self.known([action])[action]
 
-    def record_return(self, target: str, by: str, at: datetime) -> ActionRecord:
-        """A person put a node or port back to work, so it no longer counts as drained or isolated."""
+    def record_return(self, target: str, by: str, at: datetime, comment: str = "") -> ActionRecord:
+        """A person put a node or port back to work: it no longer counts as drained or isolated. Raises ValueError."""
         occasion = f"person/{person(by)}/{at.isoformat()}"
         request = ActionRequest(
             id=action_id(occasion, "return_to_service", target), incident=occasion, kind="return_to_service",
             target=target, parameters={}, requested_at=at, reason="a person did it",
         )  # fmt: skip
-        record = ActionRecord(request=request, mode="enforce", outcome="done", why=f"by {person(by)}", at=at)
+        why = f"by {person(by)}: {words(comment)}".removesuffix(": ")
+        record = ActionRecord(request=request, mode="enforce", outcome="done", why=why, at=at)
         self.enter(record, None)
         return record
 
@@ -294,6 +303,13 @@ class Ledger:
     @staticmethod
     def _event(connection: sa.Connection, action: str, decided: Mapping[str, Any]) -> None:
         connection.execute(EVENT, {"action": action, **decided})
+
+
+def _instead(record: ActionRecord) -> str:
+    """What a person can do about an action that nobody approves or rejects."""
+    if record.outcome == "scheduled":
+        return " in a dry run"
+    return f"; `hotspare actions cancel {record.request.id}` keeps it undone" if record.outcome == "refused" else ""
 
 
 def _bring_back(connection: sa.Connection, record: ActionRecord) -> None:

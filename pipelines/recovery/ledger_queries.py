@@ -20,15 +20,19 @@ _oldest_first = (_row.at, _row.id)
 KNOWN = sa.select(ACTIONS).where(_ids)
 APPROVALS_OF = sa.select(APPROVALS).where(APPROVALS.c.action.in_(sa.bindparam("ids", expanding=True)))
 APPROVALS_OF = APPROVALS_OF.order_by(APPROVALS.c.at)
+LAPSE = sa.update(APPROVALS).where(APPROVALS.c.action == sa.bindparam("over"), APPROVALS.c.verdict == "approved")
+LAPSE = LAPSE.values(verdict="lapsed")
 INTENTS = sa.select(sa.exists().where(_row.outcome == "pending"))
 UNANSWERED = sa.select(ACTIONS).where(_row.outcome == "pending", _row.at <= sa.bindparam("before"))
 UNANSWERED = UNANSWERED.order_by(*_oldest_first)
+OVER = "the incident is over"  # why what waited was cancelled; it waits again if the incident comes back
 UNDER_WAY = "under way"  # how an intent says that its executor has begun, and is asked again on later turns
 BEGUN = sa.select(ACTIONS).where(_row.outcome == "pending", _row.why.startswith(f"{UNDER_WAY}: "))
 BEGUN = BEGUN.order_by(*_oldest_first)
-WAITING = sa.select(ACTIONS).where(
-    _row.incident.in_(sa.bindparam("incidents", expanding=True)), _row.outcome.in_(("scheduled", "waiting_approval"))
-)
+# Refused in the end, but approved while it waited: nobody has said that of the incident as it may come back.
+_approved = sa.exists().where(APPROVALS.c.action == _row.id, APPROVALS.c.verdict == "approved")
+_waits = _row.outcome.in_(("scheduled", "waiting_approval")) | ((_row.outcome == "refused") & _approved)
+WAITING = sa.select(ACTIONS).where(_row.incident.in_(sa.bindparam("incidents", expanding=True)), _waits)
 TAKEN_OUT = sa.select(ACTIONS).where(_out, _row.outcome != "failed").order_by(*_oldest_first)
 
 # Spares stand in for a node that is out only where they were given when it was taken out, not for an earlier failure.

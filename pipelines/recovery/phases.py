@@ -53,7 +53,9 @@ def begins_at(record: ActionRecord, by_id: Mapping[str, ActionRecord]) -> dateti
     earlier = next((step for step in steps if step.outcome in ("done", "dry-run")), None)
     if earlier is None:
         return None
-    return earlier.at + timedelta(seconds=float(parameters.get("settle_seconds", 0.0)))
+    since = parameters.get("lasts_since")
+    ended = earlier.at if since is None else max(earlier.at, datetime.fromisoformat(since))
+    return ended + timedelta(seconds=float(parameters.get("settle_seconds", 0.0)))
 
 
 def deadline_at(record: ActionRecord, by_id: Mapping[str, ActionRecord]) -> datetime | None:

@@ -20,7 +20,8 @@ class Step:
     """on: the roots themselves, the nodes that the roots are in or are, the far-end port of a root link (the end
     further from the GPU), or the cluster as one. parameters: plain data for the executor. if_short: only when there
     are fewer spares than nodes lost. or_after: a step on the cluster that will do as well as `after`. if_code,
-    unless_code: only where a finding about the root has one of these codes, or none of them.
+    unless_code: only where a finding about the root has one of these codes, or none of them. if_page: not while the
+    incident is a ticket.
     """
 
     kind: ActionKind
@@ -34,6 +35,7 @@ class Step:
     or_after: ActionKind | None = None
     if_code: frozenset[str] = frozenset()
     unless_code: frozenset[str] = frozenset()
+    if_page: bool = False
 
 
 def ticket(text: str, work: str = "") -> Step:
@@ -60,6 +62,7 @@ REPLACE = (
 RESET = Step("reset_gpu", "root", "clear the fault with the node empty", after="drain_node")
 REBOOT = Step("reboot_node", "nodes", "only a reboot brings it back onto the bus", after="drain_node")
 CHECKPOINT = Step("global_checkpoint", "cluster", "survivors save what they have", within_seconds=30)
+SAVE = Step("global_checkpoint", "cluster", "what the loop's GPUs hold is saved before they are shut down")
 CAP = Step("cap_power", "root", "less heat and current buys time", parameters={"share_of_limit": 0.7}, within_seconds=5)
 RAISE_FLOW = Step("raise_flow", "root", "more flow through what still works", within_seconds=5)
 # A link goes back to work by itself once it has been clean (returns.py); what is done to it by hand is a ticket.
@@ -101,19 +104,29 @@ PLAYBOOK: dict[str, tuple[Step, ...]] = {
     "breaker_overloaded": (CAP, ticket("circuit above its continuous rating: move load before its breaker opens")),
     "power_sag": (CAP, ticket("supply voltage sags: check the feed")),
     "coolant_pump_failure": (
-        Step("raise_flow", "root", "the other pump takes over the flow", within_seconds=5),
+        Step("raise_flow", "root", "what pump still runs takes over the flow", within_seconds=5),
         CAP,
-        Step("global_checkpoint", "cluster", "what the loop's GPUs hold is saved before they are shut down"),
+        SAVE,
         Step(
             "staged_shutdown", "root", "last resort before the hardware stops by itself", after="global_checkpoint",
             parameters={"last_resort": True}, settle_seconds=5,
         ),
         ticket("coolant pump failed: repair or exchange it"),
     ),
+    # One sign alone may be a wet sensor; two are a leak (coolant.leak). Then work is saved and GPUs are off before the
+    # flow ends, but water waits for that no longer than its pace allows (leak.py).
     "coolant_leak": (
-        CAP,
-        Step("isolate_loop", "root", "stop the leak", after="cap_power", parameters={"automatic_power_on": False}),
         ticket("coolant leak: a person must look before anything is powered on again"),
+        replace(CAP, if_page=True),
+        replace(SAVE, if_page=True),
+        Step(
+            "staged_shutdown", "root", "no GPU is left on without flow, or under water", after="global_checkpoint",
+            parameters={"last_resort": True, "automatic_power_on": False}, if_page=True,
+        ),
+        Step(
+            "isolate_loop", "root", "stop the leak", after="staged_shutdown",
+            parameters={"last_resort": True, "automatic_power_on": False}, if_page=True,
+        ),
     ),
     "coolant_flow_restricted": (
         RAISE_FLOW, settled(CAP, 30, "raise_flow"), ticket("flow restricted: check strainer and valves"),

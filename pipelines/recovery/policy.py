@@ -15,6 +15,7 @@ from pipelines.recovery.heat import (
     seconds_to_shutdown,
     stages,
 )
+from pipelines.recovery.leak import paged_at, seconds_to_isolation
 from pipelines.recovery.playbook import PLAYBOOK, UNWRITTEN, Step, ticket
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionRequest, action_id
@@ -35,6 +36,8 @@ def plan(incident: Incident, topology: Topology, settings: RecoverySettings) -> 
     requests: list[ActionRequest] = []
     left_out = 0
     for step in PLAYBOOK.get(incident.cause, UNWRITTEN):
+        if step.if_page and incident.severity != "page":
+            continue
         targets = tuple(_targets(step, incident, topology, settings))
         left_out = max(left_out, len(targets) - settings.targets_maximum)
         some = targets[: settings.targets_maximum]
@@ -55,6 +58,9 @@ def _request(step: Step, incident: Incident, place: Target, cluster: str) -> Act
         carried["within_seconds"] = step.within_seconds
     if step.settle_seconds is not None:
         carried["settle_seconds"] = step.settle_seconds
+        since = _came_back_at(target, incident)
+        if since is not None:
+            carried["lasts_since"] = since.isoformat()
     if step.kind == "open_ticket":
         carried["evidence"] = list(incident.evidence[:TICKET_EVIDENCE])
     if step.after is not None:
@@ -67,7 +73,8 @@ def _request(step: Step, incident: Incident, place: Target, cluster: str) -> Act
         carried["or_after"] = action_id(incident.id, step.or_after, cluster)
     return ActionRequest(
         id=action_id(incident.id, step.kind, target), incident=incident.id, kind=step.kind, target=target,
-        parameters=carried, requested_at=incident.detected_at, reason=step.reason,
+        parameters=carried, requested_at=paged_at(incident) if step.if_page else incident.detected_at,
+        reason=step.reason,
     )  # fmt: skip
 
 
@@ -82,14 +89,39 @@ def _targets(step: Step, incident: Incident, topology: Topology, settings: Recov
             elif short > 0:
                 yield "cluster", topology.name, {"nodes": short, "roots": list(incident.roots)}
         case "nodes":
-            roots = dict.fromkeys(node_of(root) for root in incident.roots)
+            roots = dict.fromkeys(node_of(root) for root in _lasting(step, incident))
             yield from (("node", node, {}) for node in roots)
         case "ports":
             yield from (_port(root, topology) for root in incident.roots)
         case "root":
-            for root in incident.roots:
+            for root in _lasting(step, incident):
                 if _calls_for(step, root, incident):
                     yield incident.root_kind, root, _own(step, root, incident, topology)
+
+
+def _lasting(step: Step, incident: Incident) -> tuple[str, ...]:
+    """The roots that a step is for. One that waits is not for those that have recovered meanwhile: their incident lasts
+    until it is clear that they stay so, or for the sake of others.
+    """
+    waits = step.settle_seconds is not None or step.parameters.get("last_resort")
+    return tuple(root for root in incident.roots if not _is_over(root, incident)) if waits else incident.roots
+
+
+def _came_back_at(target: str, incident: Incident) -> datetime | None:
+    """Since when the target's roots are in trouble again, where they had recovered after the incident was detected."""
+    onsets = [
+        datetime.fromisoformat(one["first_bad_at"])
+        for one in incident.evidence
+        if one.get("cause") == incident.cause and one.get("active") and one.get("first_bad_at")
+        and target in (one.get("entity"), node_of(str(one.get("entity"))))
+    ]  # fmt: skip
+    since = max(onsets, default=incident.detected_at)
+    return since if since > incident.detected_at else None
+
+
+def _is_over(root: str, incident: Incident) -> bool:
+    said = [one for one in incident.evidence if one.get("entity") == root and one.get("cause") == incident.cause]
+    return bool(said) and not any(one.get("active", True) for one in said)
 
 
 def _calls_for(step: Step, root: str, incident: Incident) -> bool:
@@ -105,11 +137,12 @@ def _urgency(step: Step, incident: Incident, topology: Topology, settings: Recov
         return {}
     if incident.cause == "power_domain_lost":
         return {"deadline_at": _at(incident.detected_at, settings.power_deadline_seconds)}
-    begins = [_shutdown_begins(root, incident, _stages(root, incident, topology)) for root in incident.roots]
+    lasting = (root for root in incident.roots if not _is_over(root, incident))
+    begins = [_shutdown_begins(root, incident, _stages(root, incident, topology)) for root in lasting]
     soonest = min((seconds for seconds in begins if seconds is not None), default=None)
     if soonest is None:
         return {}
-    return {"deadline_at": _at(incident.detected_at, max(0.0, soonest - CHECKPOINT_SECONDS))}
+    return {"deadline_at": _at(paged_at(incident), max(0.0, soonest - CHECKPOINT_SECONDS))}
 
 
 def _own(step: Step, root: str, incident: Incident, topology: Topology) -> dict[str, Any]:
@@ -122,6 +155,9 @@ def _own(step: Step, root: str, incident: Incident, topology: Topology) -> dict[
             return {"nodes": list(topology.nodes_under(incident.root_kind, root))}
         case "staged_shutdown":
             return _shutdown(root, incident, topology)
+        case "isolate_loop":
+            left = _seconds_left(root, incident, _stages(root, incident, topology))
+            return {} if left is None else {"deadline_at": _at(paged_at(incident), left)}
         case "raise_flow" if incident.root_kind == "gpu":
             watts = _values(root, incident).get("power_watts")
             needed = flow_liters_per_minute(watts) if isinstance(watts, int | float) else flow_liters_per_minute()
@@ -130,13 +166,16 @@ def _own(step: Step, root: str, incident: Incident, topology: Topology) -> dict[
 
 
 def _shutdown(root: str, incident: Incident, topology: Topology) -> dict[str, Any]:
-    """Stages of whole nodes, and the last moment at which to begin so that the last one ends before the hardware."""
+    """Stages of whole nodes, and the last moment at which to begin so that the last one ends before the hardware, or
+    the flow of a loop that leaks.
+    """
     in_turn = _stages(root, incident, topology)
     parameters: dict[str, Any] = {"stages": [list(stage) for stage in in_turn]}
-    left, begins = seconds_to_shutdown(_values(root, incident)), _shutdown_begins(root, incident, in_turn)
+    left, begins = _seconds_left(root, incident, in_turn), _shutdown_begins(root, incident, in_turn)
     if left is not None and begins is not None:
-        parameters["seconds_to_shutdown"] = round(left, 1)
-        parameters["deadline_at"] = _at(incident.detected_at, begins)
+        until = "seconds_to_isolation" if incident.cause == "coolant_leak" else "seconds_to_shutdown"
+        parameters[until] = round(left, 1)
+        parameters["deadline_at"] = _at(paged_at(incident), begins)
     return parameters
 
 
@@ -145,9 +184,20 @@ def _stages(root: str, incident: Incident, topology: Topology) -> tuple[tuple[st
 
 
 def _shutdown_begins(root: str, incident: Incident, in_turn: tuple[tuple[str, ...], ...]) -> float | None:
-    """Seconds after detection; None where the hardware will not stop by itself."""
-    left = seconds_to_shutdown(_values(root, incident))
+    """Seconds after the page; None where the hardware will not stop by itself."""
+    left = _seconds_left(root, incident, in_turn)
     return None if left is None else max(0.0, left - STAGE_SECONDS * len(in_turn))
+
+
+def _seconds_left(root: str, incident: Incident, in_turn: tuple[tuple[str, ...], ...]) -> float | None:
+    """Until the hardware stops by itself, or the loop is isolated because it leaks."""
+    values = _values(root, incident)
+    if incident.cause == "coolant_leak":
+        return seconds_to_isolation(values, CHECKPOINT_SECONDS + STAGE_SECONDS * len(in_turn))
+    stops_at = values.get("shuts_down_at")  # later than the page says, where a pump has failed again since
+    if isinstance(stops_at, str):
+        return (datetime.fromisoformat(stops_at) - paged_at(incident)).total_seconds()
+    return seconds_to_shutdown(values)
 
 
 def _values(root: str, incident: Incident) -> dict[str, Any]:

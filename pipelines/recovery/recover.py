@@ -18,14 +18,25 @@ from pipelines.recovery.degraded import blind, degraded
 from pipelines.recovery.escalation import escalations, refusal_of
 from pipelines.recovery.executors.contract import ActionOutcome, Executor
 from pipelines.recovery.facts import Facts
-from pipelines.recovery.guard import Decision, decide, mode_for
+from pipelines.recovery.guard import Decision, decide, mode_for, promised
 from pipelines.recovery.history import History, history_from
 from pipelines.recovery.kinds import PAPER, TRUST_TELEMETRY
 from pipelines.recovery.ledger import Ledger, Standing
+from pipelines.recovery.ledger_queries import OVER
 from pipelines.recovery.policy import plan
 from pipelines.recovery.returns import outstanding, releases, returns
 from pipelines.recovery.settings import RecoverySettings
-from pipelines.recovery.spares import allocated, available, fill_pool, free, lent, nearest, settle_pool
+from pipelines.recovery.spares import (
+    allocated,
+    available,
+    failing,
+    fill_pool,
+    free,
+    lent,
+    nearest,
+    settle_pool,
+    still_short,
+)
 from schemas.action import ActionRecord, ActionRequest
 from schemas.incident import Incident
 from schemas.topology import Topology, node_of
@@ -71,8 +82,10 @@ def recover(  # noqa: PLR0913, PLR0917 - the four stages' inputs, each its own t
         records.extend(_in_order(further, _carry_out(further, work)))
     work.lost = {}
     due = _returns(work)
-    records.extend(_in_order(due, _carry_out(due, work)))
-    return tuple(records)
+    stands = _carry_out(due, work)
+    back = _in_order(due, stands)
+    further = _escalations(back, stands, work)
+    return (*records, *back, *_in_order(further, _carry_out(further, work)))
 
 
 def _in_order(requests: Sequence[ActionRequest], stands: Standing) -> list[ActionRecord]:
@@ -117,7 +130,8 @@ class _Work:
                 self.ledger.begun(begun, outcome.detail, self.now)
                 continue
             record = self.ledger.finish(begun.request.id, outcome, self.now, begun=begun)
-            settle_pool(self.ledger.store, self.topology, record, self.now)
+            if record is not None:
+                settle_pool(self.ledger.store, self.topology, record, self.now)
 
     def effect(self, request: ActionRequest) -> ActionOutcome:
         before = self.clock()
@@ -163,6 +177,8 @@ def _undecided(requests: Sequence[ActionRequest], stands: Standing, work: _Work)
         record = stands.records.get(request.id)
         if record is None or request.id in stands.retryable or record.outcome in OPEN:
             return True
+        if record.outcome == "cancelled":
+            return record.why == OVER
         return record.outcome in ("observed", "dry-run") and record.mode != mode_for(request, work.settings)
 
     return [request for request in requests if is_open(request)]
@@ -200,15 +216,21 @@ def _steps_before(request: ActionRequest) -> set[str]:
 def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord], work: _Work) -> ActionRecord:
     """Decide one open request and write it down, unless it stands so already or is new: the round writes those."""
     before = known.get(request.id)
+    if request.kind == "drain_node" and request.target in free(work.ledger.store):
+        request = replace(request, parameters={**request.parameters, "stood_ready": True})
+    if request.kind == "reclaim_gpus":
+        request = still_short(request, work.lost.get(request.incident, frozenset()), known, work.ledger, work.topology)
     decision = decide(request, facts, work.settings)
-    if decision.outcome == "pending" and request.kind == "allocate_spare":
+    if decision.approval:
+        request = replace(request, parameters={**request.parameters, **decision.approval})
+    if decision.outcome in ("pending", "dry-run") and request.kind == "allocate_spare":
         request, decision = _with_spares(request, decision, facts, work)
     if decision.trips_breaker:
         work.ledger.store.trip_breaker(decision.why, work.now)
     record = ActionRecord(request=request, mode=decision.mode, outcome=decision.outcome, why=decision.why, at=work.now)
     if before is not None and before.outcome == "refused" and decision.refusal is Refusal.EXPIRED:
         return before  # the first reason says more
-    if before is not None and replace(before, request=request, at=work.now) == record:
+    if before is not None and replace(before, request=request, at=work.now) == record and _as_urgent(before, record):
         return before
     entered = before is None or work.ledger.enter(record, before)
     assert entered, "the ledger changed inside our own transaction"
@@ -216,6 +238,10 @@ def _settle(request: ActionRequest, facts: Facts, known: dict[str, ActionRecord]
     if facts.history is not None:
         facts.history.add(record)
     return record
+
+
+def _as_urgent(before: ActionRecord, record: ActionRecord) -> bool:
+    return before.request.parameters.get("deadline_at") == record.request.parameters.get("deadline_at")
 
 
 def _facts(requests: Sequence[ActionRequest], work: _Work) -> tuple[Facts, Standing]:
@@ -280,9 +306,12 @@ def _with_spares(
     """Take the spares from the pool together with the intent; the nearest fit ones first."""
     assert facts.history is not None
     assert facts.held is not None
-    drained = facts.history.drained_nodes("enforce")
+    drained = facts.history.drained_nodes(decision.mode)
     fit = free(work.ledger.store) - work.lost.get(request.incident, frozenset()) - drained - facts.held
+    fit -= failing(work.ledger.store, work.topology)
     fit -= work.ledger.lemons(fit, work.settings, work.now)
+    if decision.mode == "dry-run":
+        return promised(request, decision, len(fit) - facts.history.spares_promised)
     spares = allocated(work.ledger.store, request, nearest(request, fit, work.topology), work.now)
     if not spares:
         why = f"{Refusal.NO_SPARE}: too few that are fit and outside the failed domain"

@@ -7,7 +7,7 @@ leak took down (no automatic power-on).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pipelines.recovery.settings import RecoverySettings
 from schemas.action import ActionKind, ActionRecord, ActionRequest, action_id
@@ -64,6 +64,47 @@ def releases(
     return tuple(found)
 
 
+def ways_back(
+    taken: Sequence[ActionRecord], incidents: Mapping[str, Incident], complaints: Sequence[Incident],
+    taken_for: Mapping[str, Sequence[ActionRecord]], settings: RecoverySettings,
+) -> dict[str, str]:  # fmt: skip
+    """Action that took something out -> when that returns, or what it waits for, in words. Arguments as in returns."""
+    quiet = {record.request.id: since for record, *since in _quiet(taken, incidents, complaints)}
+    return {
+        record.request.id: _way_back(
+            record, quiet.get(record.request.id), incidents.get(record.request.incident),
+            taken_for.get(record.request.incident, ()), settings,
+        ) for record in taken
+    }  # fmt: skip
+
+
+def _way_back(
+    record: ActionRecord, quiet: Sequence[datetime] | None, incident: Incident | None, done: Sequence[ActionRecord],
+    settings: RecoverySettings,
+) -> str:  # fmt: skip
+    """quiet: when its incident ended and since when nobody complains; None while that, or something else, lasts."""
+    by_hand = f"only by a person's word: hotspare actions returned {record.request.target}"
+    is_port = record.request.kind == "isolate_port"
+    minutes = (settings.link_clean_seconds if is_port else settings.node_clean_seconds) / 60
+    window = f"{minutes:g} min without a complaint{'' if is_port else ', diagnostics passed,'}"
+    if incident is not None and incident.cause in BY_HAND:
+        return by_hand
+    if quiet is None:
+        is_over = incident is not None and incident.state == "resolved"
+        return f"by itself, {window} after {'what complains of it now' if is_over else record.request.incident} is over"
+    due = _due(record, done, quiet[0], quiet[1], settings, datetime.max.replace(tzinfo=UTC))
+    if not due:
+        return f"{by_hand}, as it goes to its maker"
+    asked = next((one for one in done if one.request.id == due[0].id), None)
+    if asked is not None:
+        return f"once {asked.request.kind} is done, which is {asked.outcome} ({asked.why})"
+    if due[0].kind != "return_to_service":
+        return f"by itself, {window} after {record.request.incident}"
+    return (
+        f"by itself at {due[0].requested_at:%Y-%m-%d %H:%M:%S}; a complaint before then begins its {minutes:g} min anew"
+    )
+
+
 def _quiet(
     records: Sequence[ActionRecord], incidents: Mapping[str, Incident], complaints: Sequence[Incident]
 ) -> Iterator[tuple[ActionRecord, datetime, datetime]]:
@@ -71,7 +112,8 @@ def _quiet(
     lasting: set[str] = set()
     ended_at: dict[str, datetime] = {}
     for one in complaints:
-        places = {*map(_place, one.roots), *map(node_of, one.members)}
+        links = (entity for kind, entity in one.symptoms if kind in ("link", "cable"))
+        places = {*map(_place, one.roots), *map(node_of, one.members), *links}
         if one.state != "resolved" or one.ends_at is None:
             lasting |= places
         else:
@@ -105,7 +147,8 @@ def _due(  # noqa: PLR0913, PLR0917 - what was taken, what was done since, and t
     clean = max(passed.at, quiet_since) + timedelta(seconds=settings.node_clean_seconds)
     why = f"diagnostics passed, no complaint for {settings.node_clean_seconds / 60:g} min since"
     back = _request(record, "return_to_service", clean, why, after=diagnostics.id)
-    back.parameters["replaced"] = any(one.request.kind == "allocate_spare" and one.outcome == "done" for one in done)
+    given = ("allocate_spare", target, "done")
+    back.parameters["replaced"] = any((one.request.kind, one.request.target, one.outcome) == given for one in done)
     return [back] if now >= clean else []
 
 

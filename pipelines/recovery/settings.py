@@ -84,8 +84,12 @@ class RecoverySettings(BaseModel):
         trusted = max((MODES.index(self.detector_modes.get(name, "enforce")) for name in detectors), default=2)
         return MODES[min(MODES.index(own), trusted)]
 
-    def rehearsal(self) -> Self:
-        """The same settings without effects, for replays: what would be enforced is a dry run."""
+    def rehearsal(self, *kinds: ActionKind) -> Self:
+        """The same settings without effects, for replays: what would be enforced is a dry run. kinds: only these."""
+        if kinds:
+            return self.model_copy(
+                update={"modes": {**self.modes, **{kind: _quiet(self.mode_of(kind)) for kind in kinds}}}
+            )
         quiet = {kind: _quiet(mode) for kind, mode in self.modes.items()}
         return self.model_copy(update={"mode": _quiet(self.mode), "modes": quiet})
 

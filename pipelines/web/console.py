@@ -16,6 +16,7 @@ from pipelines.recovery.ledger import Ledger
 from pipelines.serve.service import OPEN, Figures
 from pipelines.web.documents import figures_document, incident_document
 from pipelines.web.metrics import metrics_text
+from pipelines.wording import about, stands
 from schemas.incident import State
 
 RESOLVED: tuple[State, ...] = ("resolved",)
@@ -24,17 +25,18 @@ SHOWN_MAXIMUM = 200
 
 def console_app(operations: OperationsStore, figures: Callable[[], Figures], more: Sequence[Route] = ()) -> Starlette:
     """more: routes beside those that only show."""
-    page = Environment(autoescape=True).from_string((files("pipelines") / "web" / "console.html").read_text("utf-8"))
+    text = (files("pipelines") / "web" / "console.html").read_text("utf-8")
+    page = Environment(autoescape=True).from_string(text, globals={"stands": stands, "about": about})
 
     def index(_: Request) -> Response:
         incidents = operations.incidents(states=OPEN, limit=SHOWN_MAXIMUM)
         recent = operations.incidents(states=RESOLVED, limit=50)
         actions = Ledger(operations).actions(limit=100)
         stands = figures()
-        text = page.render(
+        shown = page.render(
             incidents=incidents, recent=recent, actions=actions, tally=stands.tally, trouble=stands.trouble
         )
-        return HTMLResponse(text)
+        return HTMLResponse(shown)
 
     def healthz(_: Request) -> Response:
         alive = figures().alive

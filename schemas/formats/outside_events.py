@@ -16,15 +16,13 @@ import polars as pl
 from schemas.formats import payload
 from schemas.formats.decoded import Decoded, Reject, Surroundings, Unreadable, rejects_frame
 from schemas.formats.json_values import documents, microseconds, since_epoch
-from schemas.outside_event import KINDS
+from schemas.outside_event import KINDS, NAME_CHARACTERS_MAXIMUM, TEXT_CHARACTERS_MAXIMUM
 from schemas.tables import TABLE_BY_NAME
 
 NAME = "outside events"
 VERSIONS = "annotations of Grafana's HTTP API 9-12 (POST and GET); JSON, JSON lines or CSV with outside_event's columns"
 LEAVES = "dashboard, panel, alert and colour of an annotation"
 COLUMNS = TABLE_BY_NAME["outside_event"].columns
-TITLE_CHARACTERS_MAXIMUM = 256
-DETAILS_CHARACTERS_MAXIMUM = 4000
 LISTED_MAXIMUM = 256
 DOMAINS = ("gpu", "node", "link", "cable", "switch", "rack", "pdu", "cdu", "superblock", "pod", "job")
 """A tag kind:id of these says what an annotation touches."""
@@ -81,7 +79,7 @@ def row_of(entry: Any, received_at: datetime, utc_offset_minutes: int = 0) -> di
         raise ValueError("it ends before it begins")
     recorded = _instant(said["recorded_at"], "recorded_at", utc_offset_minutes)
     details = _text(said["details"])
-    title = (_text(said["title"]) or details or "").splitlines()[0][:TITLE_CHARACTERS_MAXIMUM]
+    title = (_text(said["title"]) or details or "").splitlines()[0][:NAME_CHARACTERS_MAXIMUM]
     return {
         "time": time, "ends_at": None if ends == time else ends, "recorded_at": recorded or received,
         "kind": _text(said["kind"]) or next((tag for tag in tags if tag in KINDS), DEFAULT_KIND), "title": title,
@@ -114,7 +112,7 @@ def _said(entry: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 def _listed(value: Any) -> list[str]:
     items = SEPARATOR.split(value) if isinstance(value, str) else value if isinstance(value, list) else []
     texts = (_text(item) for item in items[:LISTED_MAXIMUM] if isinstance(item, str | int | float))
-    return [text[:TITLE_CHARACTERS_MAXIMUM] for text in texts if text]
+    return [text[:NAME_CHARACTERS_MAXIMUM] for text in texts if text]
 
 
 def _touched(tag: str) -> str | None:
@@ -135,4 +133,4 @@ def _text(value: Any) -> str | None:
     """Without blanks around it and what is no character (JSON can name half a surrogate pair)."""
     if value is None:
         return None
-    return str(value)[:DETAILS_CHARACTERS_MAXIMUM].encode("utf-8", "replace").decode().strip() or None
+    return str(value)[:TEXT_CHARACTERS_MAXIMUM].encode("utf-8", "replace").decode().strip() or None

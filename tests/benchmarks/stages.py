@@ -26,6 +26,7 @@ from pipelines.serve.ahead import Ahead
 from pipelines.serve.lane import LaneArrival, Mark
 from pipelines.sources.kafka_messages import reader_of
 from pipelines.stream import Judged, Responder
+from pipelines.telemetry_state import same_fields
 from pipelines.telemetry_store import TelemetryStore, append, transaction
 from replay.recording import meta_of, read_recording, write_recording
 from schemas.identity import identities_from
@@ -124,11 +125,11 @@ def _taken(name: str, records: list[ConsumerRecord]) -> Iterator[Intake]:
 def _judge_and_store(  # noqa: PLR0917  one step of the shared loop
     engine: Engine, state: EngineState, intake: Intake, now: datetime, store: TelemetryStore, counted: Stages
 ) -> EngineState:
-    known = None if state.sources.is_empty() else state
     with counted.timing("detect and correlate"):
         step = engine.step(state, Batch(tables=intake.tables, now=now, quarantined=intake.quarantined))
     with counted.timing("store"):
-        store.flush("bench", (step,), {("bench", 0): int(now.timestamp())}, known=known)
+        same = frozenset() if state.sources.is_empty() else same_fields(step.state, state)
+        store.flush("bench", (step,), {("bench", 0): int(now.timestamp())}, same=same)
     gc.collect()
     return step.state
 

@@ -1,6 +1,8 @@
 """What an SRE types about recovery: holds, cancel, spares, checkpoints, failures, phases, pages, the closed loop."""
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,13 @@ from typer.testing import CliRunner
 from pipelines.cli.main import app
 from pipelines.cli.output import Refused
 from pipelines.operations_records import NotFound
+from pipelines.operations_store import OperationsStore
+from pipelines.recovery.ledger import Ledger
+from pipelines.settings import load_settings
+from schemas.action import ActionRecord, ActionRequest
 
 RUNNER = CliRunner()
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CLUSTER = (
     "parameters = { pods = 1, superblocks_per_pod = 1, nodes_per_superblock = 8, nodes_per_leaf = 8, spare_nodes = 1 }"
 )
@@ -84,6 +91,26 @@ def test_a_hold_is_set_listed_shown_on_the_map_and_released(settings: str) -> No
     assert run(settings, "holds", "release", "n00002")[1]["released"] == 1
     with pytest.raises(NotFound, match="nobody holds 'n00002'"):
         run(settings, "holds", "release", "n00002")
+
+
+@pytest.mark.parametrize("name", ["n0002", "n00002/8", "leaf-99:1", "pod-7"])
+def test_a_hold_on_what_is_not_there_is_refused_as_it_would_hold_nothing_off(settings: str, name: str) -> None:
+    with pytest.raises(Refused, match="nothing was held"):
+        run(settings, "holds", "set", name)
+
+
+def test_who_approves_is_told_whether_another_person_is_needed(settings: str) -> None:
+    request = ActionRequest(
+        id="act-1", incident="inc-1", kind="staged_shutdown", target="cdu-00", parameters={}, requested_at=NOON,
+        reason="last resort",
+    )  # fmt: skip
+    waiting = ActionRecord(request=request, mode="enforce", outcome="waiting_approval", why="", at=NOON)
+    store = OperationsStore.open(load_settings(Path(settings)).store.operations)
+    Ledger(store).enter(waiting, None)
+    store.close()
+    approve = ["actions", "approve", "act-1", "--settings", settings, "--by"]
+    said = [RUNNER.invoke(app, [*approve, by], standalone_mode=False).stdout for by in ("ann", "Ann", "bob")]
+    assert [line.partition(": ")[2].partition(";")[0] for line in said] == ["1 of 2 people"] * 2 + ["2 of 2 people"]
 
 
 def test_an_action_is_cancelled_once(settings: str) -> None:

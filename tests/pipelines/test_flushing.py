@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import flushing as module
-from pipelines.engine import Engine, EngineState, Step
+from pipelines.engine import Engine, Step
 from pipelines.flushing import Flushing, Unwritten
 from pipelines.source_notes import SourceNotes
+from pipelines.state_packs import Field
+from pipelines.telemetry_state import same_fields
 from pipelines.telemetry_store import StoreBusy, StreamMoved, TelemetryStore
 from tests.pipelines.telemetry_rows import DETECTORS, batch, gpu_row, gpu_rows, topology
 
@@ -22,7 +25,7 @@ WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Gated(TelemetryStore):
-    """Writes when its gate is open. written: the seconds of each flush's steps. told: since and known of each."""
+    """Writes when its gate is open. written: the seconds of each flush's steps. told: since and same of each."""
 
     gate: threading.Event = field(default_factory=threading.Event)
     held: threading.Event = field(default_factory=threading.Event)
@@ -33,8 +36,8 @@ class Gated(TelemetryStore):
         assert self.gate.wait(WAIT_SECONDS)
         if self.held.is_set():
             raise StoreBusy("held")
-        self.told.append((named["since"], named["known"]))
-        self.written.append(tuple(step.state.now.second + 60 * step.state.now.minute for step in steps))
+        self.told.append((named["since"], named["same"]))
+        self.written.append(tuple(step.accepted["gpu"]["time"].item().second + 1 for step in steps))
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +94,28 @@ def test_each_flush_is_told_the_offsets_and_the_state_that_the_one_before_has_wr
             add(writes, steps, number)
             writes.flush()
         writes.end()
-    told: list[tuple[Mapping[Any, int], EngineState | None]] = store.told
+    told: list[tuple[Mapping[Any, int], frozenset[Field]]] = store.told
     last = [flush[-1] for flush in store.written]
     assert [since.get(("n", 0), 0) for since, _ in told] == [0, *last[:-1]]
-    assert [known and known.now for _, known in told] == [None, *(steps[second - 1].state.now for second in last[:-1])]
+    states = [steps[second - 1].state for second in last]
+    assert [same for _, same in told] == [frozenset(), *(same_fields(*pair[::-1]) for pair in pairwise(states))]
+
+
+def test_after_a_held_file_the_state_is_written_whole(steps: tuple[Step, ...]) -> None:
+    """What stands there is no longer known: the state it was compared with has been let go of."""
+    store = gated()
+    with flushing(store) as writes:
+        add(writes, steps, 0)
+        writes.flush()
+        store.held.set()
+        add(writes, steps, 1)
+        writes.flush()
+        add(writes, steps, 2)
+        writes.flush()
+        store.held.clear()
+        writes.end()
+    assert store.written[-1] == (2, 3)
+    assert store.told[-1] == ({("n", 0): 1}, frozenset())
 
 
 def test_a_full_buffer_waits_for_the_flush_and_then_gives_up_on_a_held_file(steps: tuple[Step, ...]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from rich.console import Console
 
-from pipelines.cli.output import table
+from pipelines.cli.output import console, table
 from pipelines.operations_holds import Holds
 from pipelines.operations_jobs import Jobs
 from pipelines.operations_migrations import MIGRATIONS
@@ -144,6 +144,34 @@ def test_what_was_said_before_there_was_a_limit_is_cut_on_the_screen_only() -> N
 def test_who_says_it_is_a_name(store: OperationsStore) -> None:
     with pytest.raises(ValueError, match="a name of 2,001 characters"):
         store.silence([("cause", "link_flap")], T0, later(1), TOO_LONG, "")
+
+
+@pytest.mark.parametrize("by", ["ann\u200b", "ann\x1b[2J", "\u202enna", "ann\nbob"])
+def test_nobody_is_two_people_by_letters_that_cannot_be_seen(store: OperationsStore, by: str) -> None:
+    with pytest.raises(ValueError, match="letters that cannot be seen"):
+        Ledger(store).answer("act-1", by, "", T0, verdict="approved")
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda store, name: Holds(store).hold(name, T0, later(1), "ann", ""),
+        lambda store, name: store.silence([("root", name)], T0, later(1), "ann", ""),
+    ],
+)
+def test_what_is_held_or_silenced_is_no_longer_than_a_name_can_be(store: OperationsStore, say: Any) -> None:
+    with pytest.raises(ValueError, match="a name of 257 characters: at most 256"):
+        say(store, "x" * 257)
+    assert say(store, "x" * 256)
+
+
+def test_no_name_or_comment_steers_the_terminal_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = StringIO()
+    monkeypatch.setattr("sys.stdout", shown)
+    hostile = "n1\x1b[2J\x1b]0;mine\x07\u202e"
+    console().print(f"Root: {hostile}")
+    console().print(table("Held", ("target", "why"), [(hostile, hostile)]))
+    assert [letter for letter in shown.getvalue() if not letter.isprintable() and letter != "\n"] == []
 
 
 def test_a_store_of_the_first_version_keeps_its_incidents_and_gets_what_came_since(tmp_path: Path) -> None:

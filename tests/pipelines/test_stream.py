@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +148,21 @@ def test_a_lease_is_free_once_its_holder_is_done(tmp_path: Path) -> None:
         pass
     with ingesting(operations, "serve"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("late_seconds", "shuts_down", "drains"),
+    [(59, "enforce", "enforce"), (61, "dry-run", "enforce"), (3601, "dry-run", "dry-run")],
+)  # fmt: skip
+def test_a_loop_is_not_shut_down_for_what_comes_in_a_minute_late(
+    tmp_path: Path, late_seconds: int, shuts_down: str, drains: str
+) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    responder = Responder(
+        operations=OperationsStore.open(tmp_path / "o.sqlite"), settings=RecoverySettings(mode="enforce"),
+        executors={}, clock=lambda: noon + timedelta(seconds=late_seconds),
+    )  # fmt: skip
+    chosen = responder.settings_at(noon)
+    modes = [chosen.mode_of(kind) for kind in ("staged_shutdown", "isolate_loop", "drain_node")]
+    assert modes == [shuts_down, shuts_down, drains]
+    responder.operations.close()

@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 from pipelines import telemetry_state
 from pipelines.engine import EngineState, Step
 from pipelines.state_packs import PACKS_MAXIMUM, places, put, sweep, taken
+from pipelines.telemetry_state import same_fields
 from pipelines.telemetry_store import StoreUnavailable, TelemetryStore
 from tests.pipelines.telemetry_rows import DETECTORS, batch, engine, gpu_row, gpu_rows, steps
 
@@ -49,7 +50,7 @@ def two_steps() -> tuple[Step, Step]:
 def test_what_did_not_change_is_not_written_again(store: TelemetryStore) -> None:
     first, _ = two_steps()
     store.flush(STREAM, [first], {})
-    store.flush(STREAM, [first], {}, known=first.state)
+    store.flush(STREAM, [first], {}, same=same_fields(first.state, first.state))
     assert [file.name for file in store.packs.iterdir()] == ["1.pack"]
     assert_stored(store, first.state)
 
@@ -60,7 +61,7 @@ def test_of_a_frame_that_changed_only_the_fields_that_did_are_written(store: Tel
     moved = frame.with_columns(pl.col(frame.columns[-1]).shift(1))
     store.flush(STREAM, [first], {})
     later = replace(first, state=replace(first.state, detectors={**first.state.detectors, name: moved}))
-    store.flush(STREAM, [later], {}, known=first.state)
+    store.flush(STREAM, [later], {}, same=same_fields(later.state, first.state))
     with store.connected() as connection:
         fresh = connection.execute("select name, field from state_fields where pack = 2").fetchall()
     assert fresh == [(name, frame.columns[-1])]
@@ -74,7 +75,7 @@ def test_a_state_written_beside_a_known_one_is_read_whole(store: TelemetryStore)
     )  # fmt: skip
     known = None
     for step in (first, second, third):
-        store.flush(STREAM, [step], {}, known=known)
+        store.flush(STREAM, [step], {}, same=frozenset() if known is None else same_fields(step.state, known))
         assert_stored(store, step.state)
         known = step.state
 
@@ -84,7 +85,7 @@ def test_a_state_that_is_gone_is_written_again_whatever_was_known(store: Telemet
     store.flush(STREAM, [first], {})
     store.forget(STREAM)
     assert list(store.packs.iterdir()) == []
-    store.flush(STREAM, [first], {}, known=first.state)
+    store.flush(STREAM, [first], {}, same=same_fields(first.state, first.state))
     assert_stored(store, first.state)
 
 
@@ -96,10 +97,10 @@ def test_a_crash_before_the_commit_leaves_the_state_before_and_no_file_for_ever(
     with monkeypatch.context() as patched:
         patched.setattr(telemetry_state, "encode", _power_cut)  # what is written after the pack
         with pytest.raises(KeyboardInterrupt):
-            store.flush(STREAM, [second], {}, known=first.state)
+            store.flush(STREAM, [second], {}, same=same_fields(second.state, first.state))
     assert sorted(file.name for file in store.packs.iterdir()) == ["1.pack", "2.pack"]
     assert_stored(store, first.state)
-    store.flush(STREAM, [first], {}, known=first.state)
+    store.flush(STREAM, [first], {}, same=same_fields(first.state, first.state))
     assert [file.name for file in store.packs.iterdir()] == ["1.pack"]
     assert_stored(store, first.state)
 
@@ -121,7 +122,7 @@ def test_a_pack_that_went_while_the_stream_runs_is_written_anew(store: Telemetry
     first, _ = two_steps()
     store.flush(STREAM, [first], {})
     (store.packs / "1.pack").unlink()
-    store.flush(STREAM, [first], {}, known=first.state)
+    store.flush(STREAM, [first], {}, same=same_fields(first.state, first.state))
     assert_stored(store, first.state)
 
 
@@ -137,7 +138,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(store: TelemetryStore
 def test_streams_do_not_touch_each_others_packs(store: TelemetryStore) -> None:
     first, second = two_steps()
     for stream, step, known in (("a", first, None), ("b", first, None), ("a", second, first.state)):
-        store.flush(stream, [step], {}, known=known)
+        store.flush(stream, [step], {}, same=frozenset() if known is None else same_fields(step.state, known))
     store.forget("a")
     found = store.state("b", DETECTORS)
     assert found is not None

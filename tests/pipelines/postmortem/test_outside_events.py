@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from pipelines.bundles.anonymise import anonymised
 from pipelines.bundles.bundle import Bundle, decode, encode
 from pipelines.bundles.source import bundle_source
+from pipelines.cli.events import add_event
 from pipelines.cli.main import app
+from pipelines.cli.output import Refused
 from pipelines.outside_events import TABLE, Added, add, belonging, near, stored
 from tests.pipelines.bundles.conftest import Place
 
@@ -78,6 +80,18 @@ def test_the_same_said_again_is_written_once_and_an_id_said_again_takes_its_plac
     assert rows["ends_at"].to_list() == [before(place, days=39)]
 
 
+@pytest.mark.parametrize(
+    ("column", "longest"),
+    [("kind", 256), ("title", 256), ("details", 4000), ("who", 4000), ("link", 4000), ("id", 4000),
+     ("touches", 256), ("tags", 256)],
+)  # fmt: skip
+def test_nothing_of_an_event_is_longer_than_it_is_read(place: Place, column: str, longest: int) -> None:
+    words = "x" * (longest + 1)
+    done = said(place, {"time": NOW, column: [words] if column in ("touches", "tags") else words})
+    assert done.new == 0
+    assert [rule.partition("|")[0] for rule in done.refused["rule"]] == [column]
+
+
 def test_a_bundle_has_them_and_is_replayed_as_before(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "x.hotspare"
     path.write_bytes(encode(place.export()))
@@ -96,12 +110,39 @@ def test_without_names_nobody_is_told_who_or_where(place: Place) -> None:
     assert hidden.filter(title="all week")["touches"].list.len()[0] > 1
 
 
-def test_show_lists_them_as_text_and_as_data(place: Place, tmp_path: Path) -> None:
-    store = place.settings.store
-    settings = tmp_path / "hotspare.toml"
+def at(place: Place, folder: Path) -> str:
+    """A settings file with the stores of the place."""
+    store, settings = place.settings.store, folder / "hotspare.toml"
     settings.write_text(f'[store]\ntelemetry = "{store.telemetry}"\noperations = "{store.operations}"\n')
-    shown = CliRunner().invoke(app, ["incidents", "show", place.incident.id, "--settings", str(settings)])
+    return str(settings)
+
+
+def test_show_lists_them_as_text_and_as_data(place: Place, tmp_path: Path) -> None:
+    settings = at(place, tmp_path)
+    shown = CliRunner().invoke(app, ["incidents", "show", place.incident.id, "--settings", settings])
     assert "firmware: its PDU; touches leaf-*, pdu=pdu-001; 3 h before the onset" in shown.output
-    listed = CliRunner().invoke(app, ["incidents", "show", place.incident.id, "--settings", str(settings), "--json"])
+    listed = CliRunner().invoke(app, ["incidents", "show", place.incident.id, "--settings", settings, "--json"])
     events = json.loads(listed.output)["outside_events"]
     assert [one["seconds_before_onset"] for one in events if one["title"] == "its PDU"] == [3 * 3600.0]
+
+
+@pytest.mark.parametrize(
+    ("touches", "hint"), [("nope", "a job is written job=nope"), ("pdu=pdu-0001", "did you mean pdu-0")]
+)
+def test_an_event_that_touches_what_the_cluster_does_not_have_is_refused(
+    place: Place, tmp_path: Path, touches: str, hint: str
+) -> None:
+    with pytest.raises(Refused, match=hint) as refused:
+        add_event("x", touches=["n0*", touches], by="jo", settings=at(place, tmp_path))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("touches", ["n00001/3", "n00001/hca0", "n000*", "pdu=pdu-001", "job=any", "leaf-000:3"])
+def test_what_an_event_may_touch_is_known(place: Place, tmp_path: Path, touches: str) -> None:
+    assert add_event("x", at="2020-01-01T00:00:00Z", touches=[touches], by="jo", settings=at(place, tmp_path)) == 0
+
+
+def test_without_a_cluster_any_name_may_be_touched(tmp_path: Path) -> None:
+    settings = tmp_path / "hotspare.toml"
+    settings.write_text(f'[store]\ntelemetry = "{tmp_path}/t.duckdb"\noperations = "{tmp_path}/o.sqlite"\n')
+    assert add_event("x", touches=["nope"], by="jo", settings=str(settings)) == 0

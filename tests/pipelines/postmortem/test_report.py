@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.bundles.bundle import Bundle
+from pipelines.bundles.bundle import Bundle, Saying
 from pipelines.postmortem.facts import document
 from pipelines.postmortem.otherwise import Otherwise, differs, otherwise
 from pipelines.postmortem.report import NOTHING_YET, html, markdown, written, written_by_people
@@ -39,6 +39,41 @@ def test_times_count_from_the_onset(bundle: Bundle) -> None:
     assert measured.detect == (incident.detected_at - incident.starts_at).total_seconds()
     assert measured.acknowledge == (SAID - incident.starts_at).total_seconds()
     assert measured.mitigate is None  # all was rehearsed, and nobody said so
+
+
+def enforced(bundle: Bundle, why: str, **said: str) -> Bundle:
+    """The same incident where its drain was carried out, as its executor put it. said: of who let it."""
+    [drain] = [one for one in bundle.actions if one.request.kind == "drain_node"]
+    asked = replace(drain.request, parameters={**drain.request.parameters, **said})
+    done = replace(drain, request=asked, mode="enforce", outcome="done", why=why)
+    return replace(bundle, actions=tuple(done if one is drain else one for one in bundle.actions))
+
+
+def test_what_was_only_logged_mitigates_nothing_and_is_told_so(bundle: Bundle) -> None:
+    [drain] = [one for one in bundle.actions if one.request.kind == "drain_node"]
+    done, logged = enforced(bundle, "slurm: drained"), enforced(bundle, "only logged: no executor is named")
+    assert times(done).mitigate == (drain.at - bundle.incident.starts_at).total_seconds()
+    assert times(logged).mitigate is None
+    said = f"drain_node of {drain.request.target}: only logged (no executor is named)"
+    assert said in [one.text for one in timeline(logged, ())]
+    assert "1 only logged" in markdown(logged, PRICE)
+    told = [one for one in document(logged, PRICE)["follow_ups"] if one.startswith("Only logged")]
+    assert len(told) == 1
+
+
+def test_what_people_approved_is_not_told_before_they_did(bundle: Bundle) -> None:
+    """Actions have the telemetry's time and people that of their clocks, which is later where the stream lags."""
+    [drain] = [one for one in bundle.actions if one.request.kind == "drain_node"]
+    asked = [Saying(at=drain.at + timedelta(seconds=more), by=by, kind="approved", text=f"drain_node of {by}")
+             for more, by in ((29, "ann"), (42, "bob"))]  # fmt: skip
+    approval = {"approval": "approved by ann and bob", "approved_at": asked[-1].at.isoformat()}
+    told = replace(enforced(bundle, "slurm: drained", **approval), remarks=tuple(asked))
+    order = [(one.at, one.text) for one in timeline(told, ()) if "drain_node" in one.text]
+    note = f" (telemetry was at {drain.at:%H:%M:%S})"
+    done = f"drain_node of {drain.request.target}: done (approved by ann and bob; slurm: drained){note}"
+    assert order[-1] == (asked[-1].at, done)
+    assert times(told).mitigate == (asked[-1].at - bundle.incident.starts_at).total_seconds()
+    assert document(told, PRICE)["done"][-1]["at"] == asked[-1].at.isoformat(timespec="milliseconds")
 
 
 def slow(bundle: Bundle, seconds: float) -> Bundle:

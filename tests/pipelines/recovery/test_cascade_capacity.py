@@ -77,6 +77,30 @@ def test_384_gpus_of_24576_leave_98_percent_and_128_spares_bring_half_a_percent_
     store.close()
 
 
+def test_a_rehearsal_counts_the_spares_that_it_would_get_and_the_nodes_that_are_left_short(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    # Seven of the domain's eight nodes are no spares; of the four spares one is dark, and one stands in for a node.
+    one, lost = incident("node_lost", "node", "n00017"), dark(incident, topology, "pdu-0")
+    records = recover([one, lost], topology, store, RecoverySettings(), {}, T0)
+    given, reclaimed = (
+        next(each for each in records if (each.request.incident, each.request.kind) == (lost.id, kind))
+        for kind in ("allocate_spare", "reclaim_gpus")
+    )
+    assert (given.outcome, given.request.parameters["would_get"]) == ("dry-run", 2)
+    assert given.why.endswith("; 2 of the 7 wanted")
+    assert (reclaimed.outcome, reclaimed.request.parameters["nodes"]) == ("dry-run", 7 - 2)
+
+
+def test_spares_that_are_in_use_are_not_counted_on_when_gpus_are_reclaimed(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    plant, one, lost = Plant(), incident("node_lost", "node", "n00017"), dark(incident, topology, "pdu-0")
+    run(one, topology, store, plant, 2)
+    run(lost, topology, store, plant, 3)
+    assert next(each for each in plant.asked if each.kind == "reclaim_gpus").parameters["nodes"] == 7 - 2
+
+
 def test_capacity_is_full_again_when_power_is_back_and_spares_return_after_probation(
     store: OperationsStore, topology: Topology, incident: Make
 ) -> None:

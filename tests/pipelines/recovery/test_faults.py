@@ -142,6 +142,17 @@ def test_a_hostile_name_is_refused_and_is_kept_as_it_was(
     assert {record.why.partition(":")[0] for record in kept if record.outcome == "refused"} == {"unknown_target"}
 
 
+def test_a_letter_that_a_store_cannot_hold_stops_nothing(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    # PostgreSQL has no U+0000 in its text, SQLite has.
+    name, plant = "n1\x00", Effects()
+    hostile = incident("node_lost", "node", name, id="inc-1", members=(f"{name}/0",))
+    store.upsert_incidents([hostile], T0)
+    run(hostile, topology, store, plant, 0)
+    assert {record.request.target.rstrip("\x00\ufffd") for record in Ledger(store).actions(limit=None)} == {"n1"}
+
+
 class Killed(BaseException):
     """The process is gone."""
 

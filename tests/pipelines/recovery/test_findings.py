@@ -138,5 +138,5 @@ def check(effects: list[tuple[datetime, ActionRequest]], topology: Topology) -> 
             )
             assert saved or at >= datetime.fromisoformat(request.parameters["deadline_at"])
         if request.kind in TWO_PEOPLE:  # one person alone never suffices before the deadline
-            assert request.parameters["cause"] in ("coolant_pump_failure", "power_domain_lost")
+            assert request.parameters["cause"] in ("coolant_pump_failure", "coolant_leak", "power_domain_lost")
             assert at >= datetime.fromisoformat(request.parameters["deadline_at"])

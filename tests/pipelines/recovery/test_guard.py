@@ -104,12 +104,31 @@ def test_degraded_telemetry_of_the_target_is_a_refusal_and_of_another_node_is_no
 
 @pytest.mark.parametrize(
     ("outcome", "expected"),
-    [("done", "pending"), ("failed", "refused"), ("pending", "refused"), ("dry-run", "refused")],
+    [
+        ("done", "pending"),
+        ("failed", "refused"),
+        ("rejected", "refused"),
+        ("dry-run", "refused"),
+        # What is on its way may still be done, so that this is not refused for good.
+        ("pending", "scheduled"),
+        ("waiting_approval", "scheduled"),
+        ("scheduled", "scheduled"),
+    ],
 )
 def test_a_step_needs_the_one_before_it_done(topology: Topology, outcome: str, expected: str) -> None:
     drain = ask("drain_node", "n00001")
     reboot = ask("reboot_node", "n00001", after=drain.id)
     assert decide(reboot, facts(topology, known={drain.id: done(drain, outcome=outcome)}), ENFORCE).outcome == expected
+
+
+def test_a_step_that_waits_says_for_what_and_how_many_have_approved_it_already(topology: Topology) -> None:
+    save = ask("global_checkpoint", "test", "cluster")
+    shutdown = ask("staged_shutdown", "cdu-0", "cdu", after=save.id)
+    known = {save.id: done(save, outcome="waiting_approval")}
+    said = facts(topology, known=known, approvals={shutdown.id: (approval("ann"),)})
+    decision = decide(shutdown, said, RecoverySettings(mode="enforce", breaker_share=1.0))
+    told = "once global_checkpoint of 'test' (waiting_approval) is done; approved by 1 of 2 people so far: because"
+    assert (decision.outcome, decision.why) == ("scheduled", told)
 
 
 def test_a_step_whose_predecessor_was_never_decided_is_refused(topology: Topology) -> None:
@@ -197,11 +216,13 @@ URGENT = {"cause": "coolant_pump_failure", "deadline_at": later(15).isoformat()}
         (14.9, "coolant_pump_failure", [], "waiting_approval"),
         (15, "coolant_pump_failure", [], "pending"),
         (15, "power_domain_lost", ["ann"], "pending"),
-        (15, "coolant_leak", [], "waiting_approval"),  # no other cause has a deadline that outweighs people
+        (14.9, "coolant_leak", [], "waiting_approval"),
+        (15, "coolant_leak", [], "pending"),  # its flow ends then in any case
+        (15, "coolant_flow_restricted", [], "waiting_approval"),  # no other cause has a deadline that outweighs people
         (15, "coolant_pump_failure", ["ann", "!bob"], "rejected"),  # an objection outweighs the deadline
     ],
 )
-def test_two_people_or_the_deadline_of_a_pump_or_power_incident(
+def test_two_people_or_the_deadline_of_a_pump_leak_or_power_incident(
     topology: Topology, seconds: float, cause: str, said: list[str], outcome: str
 ) -> None:
     chosen = RecoverySettings(mode="enforce", breaker_share=1.0)

@@ -73,6 +73,40 @@ def test_nobody_approves_what_does_not_wait(store: OperationsStore) -> None:
         ledger.answer("act-nothing", "ann", "", T0, verdict="approved")
 
 
+def test_what_is_due_later_is_approved_early_and_what_is_rehearsed_is_not(store: OperationsStore) -> None:
+    ledger, due = Ledger(store), entry("scheduled")
+    ledger.enter(due, None)
+    assert ledger.answer("act-drain_node", "ann", "", later(1), verdict="approved").outcome == "scheduled"
+    assert [one.by for one in ledger.approvals(["act-drain_node"])["act-drain_node"]] == ["ann"]
+    ledger.enter(replace(entry("scheduled", kind="rma"), mode="dry-run"), None)
+    with pytest.raises(ValueError, match="it is scheduled in a dry run"):
+        ledger.answer("act-rma", "ann", "", later(1), verdict="approved")
+
+
+def test_an_early_objection_is_final(store: OperationsStore) -> None:
+    ledger = Ledger(store)
+    ledger.enter(entry("scheduled"), None)
+    assert ledger.answer("act-drain_node", "ann", "not now", later(1), verdict="rejected").outcome == "rejected"
+
+
+def test_what_is_refused_names_the_command_that_keeps_it_undone(store: OperationsStore) -> None:
+    ledger = Ledger(store)
+    ledger.enter(entry("refused"), None)
+    with pytest.raises(ValueError, match="it is refused; `hotspare actions cancel act-drain_node`"):
+        ledger.answer("act-drain_node", "ann", "", later(1), verdict="rejected")
+
+
+@pytest.mark.parametrize("outcome", ["scheduled", "waiting_approval", "refused"])
+def test_who_approved_is_asked_anew_if_the_incident_comes_back(store: OperationsStore, outcome: Any) -> None:
+    ledger, due = Ledger(store), entry("scheduled")
+    ledger.enter(due, None)
+    ledger.answer("act-drain_node", "ann", "", later(1), verdict="approved")
+    ledger.enter(entry(outcome, later(2)), due)
+    ledger.close_open(["inc-1"], later(3))
+    assert [one.verdict for one in ledger.approvals(["act-drain_node"])["act-drain_node"]] == ["lapsed"]
+    assert ledger.known(["act-drain_node"])["act-drain_node"].outcome == "cancelled"
+
+
 def test_a_rejection_is_final(store: OperationsStore) -> None:
     ledger = Ledger(store)
     ledger.enter(entry("waiting_approval"), None)
@@ -81,6 +115,14 @@ def test_a_rejection_is_final(store: OperationsStore) -> None:
     assert (rejected.outcome, rejected.why) == ("rejected", "rejected by ann: thought again")
     with pytest.raises(ValueError, match="rejected"):
         ledger.answer("act-drain_node", "bob", "", later(3), verdict="approved")
+
+
+def test_of_what_an_executor_answers_no_more_is_kept_than_is_read(store: OperationsStore) -> None:
+    ledger = Ledger(store)
+    ledger.enter(entry("pending"), None)
+    ledger.begun(entry("pending"), "x" * 1_000_000, later(1))
+    ledger.finish("act-drain_node", ActionOutcome(done=True, detail="y" * 1_000_000), later(2))
+    assert all(len(why) <= 2_100 for _, _, _, why in ledger.events("act-drain_node"))
 
 
 def test_the_answer_of_a_slow_worker_outweighs_the_guess_that_it_died(store: OperationsStore) -> None:

@@ -14,7 +14,7 @@ from pipelines.recovery.kinds import DISRUPTIVE
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.recover import recover
 from pipelines.recovery.settings import RecoverySettings
-from schemas.action import ActionKind, ActionRecord, ActionRequest
+from schemas.action import ActionKind, ActionRecord, ActionRequest, Outcome
 from schemas.topology import Topology
 from tests.pipelines.recovery.guard_requests import T0, ask, facts, later
 
@@ -94,22 +94,27 @@ NAMES = {"ann": "ann", "Ann": "ann", " ANN ": "ann", "bob": "bob", "bob ": "bob"
 ANSWERS = st.lists(st.tuples(st.sampled_from([*NAMES]), st.booleans()), max_size=6)
 
 
-@given(answers=ANSWERS, needed=st.integers(1, 3), urgent=st.booleans(), seconds=st.sampled_from([0, 29, 30, 31, 900]))
-@example(answers=[("ann", True), ("Ann", True), (" ANN ", True)], needed=2, urgent=False, seconds=900)
-@example(answers=[("ann", True), ("bob", True)], needed=2, urgent=False, seconds=0)
+@given(
+    answers=ANSWERS, needed=st.integers(1, 3), urgent=st.booleans(), seconds=st.sampled_from([0, 29, 30, 31, 900]),
+    early=st.booleans(),
+)  # fmt: skip
+@example(answers=[("ann", True), ("Ann", True), (" ANN ", True)], needed=2, urgent=False, seconds=900, early=True)
+@example(answers=[("ann", True), ("bob", True)], needed=2, urgent=False, seconds=0, early=False)
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_nothing_is_done_for_fewer_people_than_it_needs(
-    topology: Topology, answers: list[tuple[str, bool]], needed: int, seconds: int, *, urgent: bool
+    topology: Topology, answers: list[tuple[str, bool]], needed: int, seconds: int, *, urgent: bool, early: bool
 ) -> None:
-    """Through the ledger, as people answer; the last word of each counts, and one objection is the end."""
+    """Through the ledger, as people answer, early: before it is due; the last word of each counts, and one objection
+    is the end.
+    """
     store = OperationsStore.open(":memory:")
     ledger = Ledger(store)
     chosen = RecoverySettings(mode="enforce", approvals={"staged_shutdown": needed}, breaker_share=1.0)
-    cause = "coolant_pump_failure" if urgent else "coolant_leak"
+    cause = "coolant_pump_failure" if urgent else "coolant_flow_restricted"
     request = ask("staged_shutdown", "cdu-0", "cdu", cause=cause, deadline_at=later(30).isoformat())
     asked = decide(request, facts(topology, now=T0), chosen)
     assert asked.outcome == "waiting_approval"
-    _enter(ledger, request)
+    _enter(ledger, request, "scheduled" if early else "waiting_approval")
     said, objected = set[str](), False
     for number, (name, approves) in enumerate(answers):
         verdict: Any = "approved" if approves else "rejected"
@@ -131,6 +136,6 @@ def test_nothing_is_done_for_fewer_people_than_it_needs(
     store.close()
 
 
-def _enter(ledger: Ledger, request: ActionRequest) -> None:
-    record = ActionRecord(request=request, mode="enforce", outcome="waiting_approval", why="", at=T0)
+def _enter(ledger: Ledger, request: ActionRequest, outcome: Outcome) -> None:
+    record = ActionRecord(request=request, mode="enforce", outcome=outcome, why="", at=T0)
     assert ledger.enter(record, None)

@@ -46,6 +46,11 @@ def test_every_step_is_of_a_known_kind_and_waits_only_for_an_earlier_one() -> No
             [("raise_flow", "cdu-1"), ("cap_power", "cdu-1"), ("global_checkpoint", "test"),
              ("staged_shutdown", "cdu-1"), ("open_ticket", "cdu-1")],
         ),
+        (
+            "coolant_leak", "cdu", "cdu-1",
+            [("open_ticket", "cdu-1"), ("cap_power", "cdu-1"), ("global_checkpoint", "test"),
+             ("staged_shutdown", "cdu-1"), ("isolate_loop", "cdu-1")],
+        ),
         ("link_flap", "link", "s00003", [("isolate_port", "spine-3:1"), ("open_ticket", "s00003")]),
         ("optic_degrading", "link", "s00003", [("open_ticket", "s00003")]),
         ("connector_contaminated", "link", "s00003", [("clean_connector", "s00003")]),

@@ -12,6 +12,7 @@ from pipelines.recovery.executors.contract import ActionOutcome
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.recover import recover
 from pipelines.recovery.settings import RecoverySettings
+from pipelines.wording import why
 from schemas.action import ActionKind, ActionRecord, ActionRequest
 from schemas.incident import Incident
 from schemas.topology import Topology
@@ -85,6 +86,8 @@ def test_the_nearest_spare_is_taken_outside_the_failed_domain(
 ) -> None:
     # pdu-0 holds n00000..n00007 with spare n00007; n00015 is the spare left in its superblock.
     small = RecoverySettings(mode="enforce", approvals={})
+    store.add_spares(["n00007"], T0)
+    store.allocate_spares("act-earlier", ["n00007"], 1, T0)  # it works
     lost = incident("node_lost", "node", "n00007")
     records = recover([lost], topology, store, small, everything(Plant()), T0)
     assert records[2].request.parameters["spares"] == ["n00015"]
@@ -133,6 +136,26 @@ def test_two_people_let_a_checkpoint_go_ahead(store: OperationsStore, topology: 
         Ledger(store).answer(first.request.id, by, "", later(seconds), verdict="approved")
         recover([lost], topology, store, chosen, everything(plant), later(seconds))
     assert plant.kinds.count("global_checkpoint") == 1
+
+
+@pytest.mark.parametrize(
+    ("people", "told"),
+    [
+        (("ann",), "approved by 1 of 2 people, and its deadline has come; ok"),
+        (("ann", "Bob"), "approved by ann and Bob; ok"),
+    ],
+)
+def test_who_or_what_let_an_action_go_ahead_is_still_told_when_it_is_done(
+    store: OperationsStore, topology: Topology, incident: Make, people: tuple[str, ...], told: str
+) -> None:
+    plant, chosen = Plant(), RecoverySettings(mode="enforce")
+    lost = incident("power_domain_lost", "pdu", "pdu-0")
+    first = recover([lost], topology, store, chosen, everything(plant), T0)[0]
+    for number, by in enumerate(people, 1):
+        Ledger(store).answer(first.request.id, by, "", later(number), verdict="approved")
+    done = recover([lost], topology, store, chosen, everything(plant), later(30))[0]
+    assert (done.outcome, why(done)) == ("done", told)
+    assert done.request.parameters["approved_at"] == later(len(people)).isoformat()
 
 
 def test_a_refusal_is_decided_again_when_its_reason_has_gone(

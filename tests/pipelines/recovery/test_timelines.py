@@ -1,101 +1,26 @@
 """Recoveries as timelines: which action at which second after detection, and the timers that the incident shows."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pipelines.cli.session import replayed
 from pipelines.operations_store import OperationsStore
-from pipelines.recovery.executors.contract import ActionOutcome
 from pipelines.recovery.heat import flow_liters_per_minute, seconds_to_shutdown, stages
 from pipelines.recovery.ledger import Ledger
 from pipelines.recovery.phases import phases
-from pipelines.recovery.recover import recover
-from pipelines.recovery.settings import RecoverySettings
 from pipelines.settings import Settings
 from pipelines.sources.choose import scenario_source
 from replay.scenario import load_scenario
 from replay.simulate import topology_of
-from schemas.action import ActionKind, ActionRecord, ActionRequest
 from schemas.incident import Incident
 from schemas.topology import Topology
+from tests.pipelines.recovery.playing import T0, At, Between, Clocked, approve, at_second, expect, of_kind, play
+from tests.pipelines.timelines.plant import RUNS_OUT
 
 Make = Callable[..., Incident]
-ENFORCE = RecoverySettings(mode="enforce")
-T0 = datetime(2026, 3, 1, 12, 0, 2, tzinfo=UTC)  # when the incidents of conftest are detected
-
-
-@dataclass(frozen=True)
-class At:
-    seconds: float
-    kind: str
-
-    def holds(self, at: float) -> bool:
-        return at == self.seconds
-
-
-@dataclass(frozen=True)
-class Between:
-    begin: float
-    end: float
-    kind: str
-
-    def holds(self, at: float) -> bool:
-        return self.begin <= at <= self.end
-
-
-@dataclass
-class Clocked:
-    """Carries out everything at the second that is being played, but what fails."""
-
-    second: int = 0
-    told: list[tuple[int, str]] = field(default_factory=list)
-    failing: tuple[str, ...] = ()
-
-    def apply(self, request: ActionRequest) -> ActionOutcome:
-        self.told.append((self.second, request.kind))
-        return ActionOutcome(done=request.kind not in self.failing)
-
-    def outcome_of(self, request_id: str) -> None:
-        return None
-
-
-def play(
-    one: Incident, topology: Topology, store: OperationsStore, until: int, *, over_at: int | None = None
-) -> list[tuple[int, str]]:
-    """Second by second from detection; from over_at on the incident is resolved."""
-    plant = Clocked()
-    for second in range(until + 1):
-        over = over_at is not None and second >= over_at
-        stands = (
-            replace(one, state="resolved", ends_at=one.detected_at + timedelta(seconds=over_at or 0)) if over else one
-        )
-        at_second(second, stands, topology, store, plant)
-    return plant.told
-
-
-def at_second(second: int, one: Incident, topology: Topology, store: OperationsStore, plant: Clocked) -> None:
-    plant.second, now = second, one.detected_at + timedelta(seconds=second)
-    recover([one], topology, store, ENFORCE, dict.fromkeys(get_args(ActionKind), plant), now)
-
-
-def of_kind(store: OperationsStore, kind: str) -> ActionRecord:
-    (record,) = (one for one in Ledger(store).actions(limit=None) if one.request.kind == kind)
-    return record
-
-
-def approve(store: OperationsStore, kind: str) -> None:
-    for person in ("ann", "bob"):
-        Ledger(store).answer(of_kind(store, kind).request.id, person, "", T0, verdict="approved")
-
-
-def expect(told: Sequence[tuple[int, str]], *wanted: At | Between) -> None:
-    """Every action told is wanted, in this order, and at its time."""
-    assert [kind for _, kind in told] == [one.kind for one in wanted]
-    assert [(at, one) for (at, _), one in zip(told, wanted, strict=True) if not one.holds(at)] == []
 
 
 def test_a_dead_gpu_is_replaced_within_eight_seconds(
@@ -175,14 +100,26 @@ def test_people_who_approve_a_shutdown_early_get_it_after_its_checkpoint(
     dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(slow,))
     play(dead, topology, store, 0)
     approve(store, "global_checkpoint")
-    with pytest.raises(ValueError, match="does not wait"):  # there is nothing to agree to before its checkpoint is done
-        approve(store, "staged_shutdown")
-    plant = Clocked()
-    at_second(3, dead, topology, store, plant)
-    at_second(8, dead, topology, store, plant)
     approve(store, "staged_shutdown")
-    at_second(9, dead, topology, store, plant)
-    expect(plant.told, At(3, "global_checkpoint"), At(9, "staged_shutdown"))
+    plant = Clocked()
+    for second in range(3, 12):
+        at_second(second, dead, topology, store, plant)
+    # Five seconds after its checkpoint, which may yet help.
+    expect(plant.told, At(3, "global_checkpoint"), At(3 + 5, "staged_shutdown"))
+
+
+def test_people_who_approve_a_shutdown_but_not_its_checkpoint_get_neither_before_their_deadlines(
+    store: OperationsStore, topology: Topology, incident: Make
+) -> None:
+    slow = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": 60.0}}
+    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(slow,))
+    play(dead, topology, store, 0)
+    approve(store, "staged_shutdown")
+    plant = Clocked()
+    for second in range(1, 60):
+        at_second(second, dead, topology, store, plant)
+    # 60 s less two stages of 2 s and a checkpoint of 20 s; then the checkpoint's 5 s.
+    expect(plant.told, At(36, "global_checkpoint"), At(36 + 5, "staged_shutdown"))
 
 
 def test_a_shutdown_whose_checkpoint_failed_waits_until_the_hardware_would_stop_and_says_what_is_lost(
@@ -224,7 +161,16 @@ def test_a_lost_domain_waits_half_a_minute_for_people_then_saves_what_is_left(
     [
         # No spares in this cluster: what is left of the pods gives them.
         ("pdu_cascade", [At(0, "reclaim_gpus"), At(0, "open_ticket"), At(30, "global_checkpoint")]),
-        ("coolant_leak", [At(0, "cap_power"), At(0, "isolate_loop"), At(0, "open_ticket")]),
+        # The second sign comes 44 s after the first (timelines/plant.py); 32 GPUs are one stage of 2 s.
+        (
+            "coolant_leak",
+            [
+                At(0, "open_ticket"), At(0, "cap_power"),
+                Between(44 + RUNS_OUT[0] - 2 - 20, 44 + RUNS_OUT[1] - 2 - 20 + 1, "global_checkpoint"),
+                Between(44 + RUNS_OUT[0] - 2, 44 + RUNS_OUT[1] - 2 + 1, "staged_shutdown"),
+                Between(44 + RUNS_OUT[0] - 2, 44 + RUNS_OUT[1] - 2 + 1, "isolate_loop"),
+            ],
+        ),
         ("link_flap", [At(0, "isolate_port"), At(0, "open_ticket")]),
     ],
 )  # fmt: skip
@@ -233,7 +179,7 @@ def test_what_a_scenario_makes_recovery_do_and_when(scenario: str, expected: lis
     tally = replayed(scenario_source(loaded), Settings())
     fired = next(one for one in tally.incidents.values() if one.cause == loaded.expects[0].cause)
     store = OperationsStore.open(":memory:")
-    told = play(replace(fired, state="firing", ends_at=None), topology_of(loaded), store, 32)
+    told = play(replace(fired, state="firing", ends_at=None), topology_of(loaded), store, 44 + int(RUNS_OUT[1]))
     store.close()
     seen = [(at, kind) for at, kind in dict.fromkeys(told) if kind in {one.kind for one in expected}]
     expect(seen, *expected)

@@ -2,23 +2,27 @@
 20, optics every 60; ranks beat and meters of power and coolant speak once a second.
 """
 
+from tests.pipelines.timelines.derived import grown, light_fades, throttles
 from tests.pipelines.timelines.form import At, Between, Do, Timeline, Told, replaced, ticket
+
+FADED = light_fades(0.5, 5, lambda second: -6 * grown(second, 240 + 90, 210), every=60)
+# Facility water is 1.3 K warmer at 13:08 than at 9:00, of 1.5 K that it swings by; a checkpoint is begun at 489 s.
+HOT = throttles(inlet=35.3, begins=500, lasts=20, flow_left=0.25, pauses=(489,))
 
 DAY: dict[str, Timeline] = {
     "incident_day": (
         # XID 79 is in the kernel log of that second.
         Told(Between(120, 121), "gpu_fallen_off_bus", ("n00017/3",), 1,
              replaced("n00017", work=[Do("reboot_node", "n00017")])),
-        # Its first uncorrectable error, 60 s in and in a sample of 5 s, wants a reset; the remap that fails, 100 s in,
-        # another GPU.
-        Told(Between(330 + 60, 330 + 60 + 5), "gpu_memory", ("n00042/5",), 1,
+        # Its first uncorrectable error, 60 s in and in the sample of that second, wants a reset; the remap that fails,
+        # 100 s in, another GPU.
+        Told(Between(330 + 60, 331 + 60), "gpu_memory", ("n00042/5",), 1,
              replaced("n00042", work=[Do("reset_gpu", "n00042/5"), Do("rma", "n00042/5")])),
-        # Light fades by 6 dB in 300 s: 0.5 dB at 265 s. The bias rises by 35 %: 20 % at 411 s. A sample of 60 s, and a
-        # second one.
-        Told(Between(265 + 60, 411 + 2 * 60), "optic_degrading", ("c001100",), 0, ticket("c001100")),
-        # As thermal_throttle, with a sample of 5 s; steps of two minutes here reach the drain's time.
+        # As optic_decay: the bias has risen by 20 % at 411 s, and both are in the sample of 420 s and the one after it.
+        Told(Between(FADED + 60, FADED + 61), "optic_degrading", ("c001100",), 0, ticket("c001100")),
+        # As thermal_throttle, with samples of 5 s; steps of two minutes here reach the drain's time.
         Told(
-            Between(500 + 5, 500 + 20 + 3 * 22 + 2 * 5), "gpu_thermal_throttle", ("n00055/1",), 1,
+            Between(HOT[0] + 5, HOT[1] + 1 + 2 * 5), "gpu_thermal_throttle", ("n00055/1",), 1,
             (
                 Do("raise_flow", "n00055/1", by=5),
                 Do("cap_power", "n00055/1", by=5 + 20 + 5),
@@ -26,13 +30,12 @@ DAY: dict[str, Timeline] = {
                 *ticket("n00055/1"),
             ),
         ),
-        # Down for 5 s every 40 s: the second outage, at 700 s, in a sample of 20 s; 3 s for a cause above it.
-        Told(Between(700 + 3, 720 + 3), "link_flap", ("c001500",), 0,
+        # Down for 5 s every 40 s: the second outage, at 700 s, in the sample of that second; 3 s for a cause above it.
+        Told(Between(700 + 3, 701 + 3), "link_flap", ("c001500",), 0,
              (Do("isolate_port", "spine-012:30", by=5), *ticket("c001500"))),
-        # Silent for 60 s since a row of up to 5 s before, and 3 s for a cause above it; rows come again 240 s later,
-        # within 5 s.
-        Told(Between(695 + 60 + 3, 700 + 60 + 3), "telemetry_stale", ("gpu:n00070",), 0, ticket("gpu:n00070"),
-             over=Between(940, 945)),
+        # Silent for 60 s since the row 5 s before 700 s, and 3 s for a cause above it; rows come again 240 s later.
+        Told(Between(695 + 60 + 3, 696 + 60 + 3), "telemetry_stale", ("gpu:n00070",), 0, ticket("gpu:n00070"),
+             over=Between(940, 941)),
         # As node_lost.
         Told(Between(839 + 3.25 + 3, 840 + 3.25 + 3), "node_lost", ("n00029",), 8,
              replaced("n00029", work=[Do("reboot_node", "n00029")])),

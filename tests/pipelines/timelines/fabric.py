@@ -2,14 +2,18 @@
 samples in a row" are then told within 20 and 60 s. A fibre's fault is in the shot that shows it.
 """
 
+from tests.pipelines.timelines.derived import grown, light_fades
 from tests.pipelines.timelines.form import At, Between, Do, Timeline, Told, ticket
+
+# The light is held for the first 30 % of 300 s, and has lost 6 dB at the end (replay.faults_fabric).
+FADED = light_fades(0.5, 5, lambda second: -6 * grown(second, 180 + 90, 210), every=30)
 
 FABRIC: dict[str, Timeline] = {
     # No bit is wrong: waiting for credit is a note, and nobody is paged.
     "congested_link": (),
-    # 4.5 dB less light in two samples in a row, from the first after 240 s.
+    # 4.5 dB less light in two samples in a row, from the one of 240 s on.
     "dirty_connector": (
-        Told(Between(240 + 30, 270 + 30), "connector_contaminated", ("c000081",), 0,
+        Told(Between(240 + 30, 241 + 30), "connector_contaminated", ("c000081",), 0,
              (Do("clean_connector", "c000081"),)),
     ),
     # A sequential test of some 1e8 codewords a sample, of which 1e-7 begin a tail: a few samples decide.
@@ -20,29 +24,29 @@ FABRIC: dict[str, Timeline] = {
     "link_errors": (
         Told(Between(240 + 10, 250 + 10), "link_degraded", ("c000075",), 0, ticket("c000075")),
     ),
-    # Down for 5 s every 40 s: the second outage of 5 minutes, at 220 s, is a flap; a sample every 10 s sees the state
-    # or the counter, and it waits 3 s for a cause above it.
+    # Down for 5 s every 40 s: the second outage of 5 minutes, at 220 s, is a flap; the sample of that second sees it,
+    # and it waits 3 s for a cause above it.
     "link_flap": (
-        Told(Between(220 + 3, 230 + 3), "link_flap", ("c000090",), 0,
+        Told(Between(220 + 3, 221 + 3), "link_flap", ("c000090",), 0,
              (Do("isolate_port", "spine-000:27", by=5), *ticket("c000090"))),
     ),
-    # 22 K in 60 s, ten times the errors for each 8 K: a hundred times at 284 s, and the errors of 10 s by 304 s; then
-    # the module's next word is waited for, 30 s at the most, and a second sample.
+    # 22 K in 60 s, ten times the errors for each 8 K: a hundred times at 284 s, so in the sample of 290 s or, where a
+    # hundred times are less than 1e-7, of 300 s. The module speaks at 300 s, and the next sample is the second.
     "module_overheated": (
-        Told(Between(284 + 10, 304 + 30 + 10), "link_degraded", ("c000066",), 0, ticket("c000066")),
+        Told(Between(300 + 10, 301 + 10), "link_degraded", ("c000066",), 0, ticket("c000066")),
     ),
-    # Light fades by 6 dB in 300 s: half a dB, which a trend needs, is gone at 205 s, and a second sample says so. The
-    # bias rises by 35 %: its 20 % are passed at 351 s, in a sample by 381 s and a second one. Errors come last.
+    # The bias rises by 35 % in 300 s: 20 % in the sample of 360 s. Before it the light is a trend, and a second sample
+    # says so. Errors come last.
     "optic_decay": (
-        Told(Between(205 + 30, 381 + 30), "optic_degrading", ("c000070",), 0, ticket("c000070")),
+        Told(Between(FADED + 30, FADED + 31), "optic_degrading", ("c000070",), 0, ticket("c000070")),
     ),
     # Half of the rate in two samples in a row, while every step waits for it.
     "slow_hop": (
         Told(Between(240 + 10, 250 + 10), "link_degraded", ("c000070",), 0, ticket("c000070")),
     ),
-    # Its own words do not count against those of its neighbours, all of whom have been read 10 s later.
+    # Its own words do not count against those of its neighbours, all of whom are read in the second that begins then.
     "switch_lost": (
-        Told(Between(180, 180 + 10), "switch_lost", ("leaf-003",), 0, ticket("leaf-003")),
+        Told(Between(180, 181), "switch_lost", ("leaf-003",), 0, ticket("leaf-003")),
     ),
 }  # fmt: skip
 

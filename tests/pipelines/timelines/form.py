@@ -1,7 +1,7 @@
 """The form of a scenario's timeline: what is told at which second, what is asked for and by when, and how it ends.
 
-Seconds count from the start of the scenario; deadlines from the incident's detection. A timeline is whole: what it
-does not name must not happen.
+Seconds count from the start of the scenario; deadlines from the request, which comes with the incident's detection. A
+timeline is whole: what it does not name must not happen.
 """
 
 from collections.abc import Sequence
@@ -42,14 +42,15 @@ When = At | Between
 
 @dataclass(frozen=True)
 class Do:
-    """An action that is requested with the incident. by: seconds after detection by which its phase is to be over, as
-    the deadlines of the phases before it and its own add up; None where nothing waits for it.
+    """An action. by: seconds after its request by which its phase is to be over, as the deadlines of the phases before
+    it and its own add up; None where nothing waits for it. asked: seconds from detection to the request.
     """
 
     kind: ActionKind
     target: str
     by: float | When | None = None
     outcome: Outcome = "dry-run"
+    asked: When = At(0)
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,13 @@ def _of(told: Told, one: Incident, records: Sequence[ActionRecord], scenario: Sc
         return [*lines, f"asked for {asked}"]
     by_id = {record.request.id: record for record in records}
     for do, record in zip(told.then, records, strict=True):
-        if record.request.requested_at != one.detected_at:
-            lines.append(f"{do.kind} of {do.target} was not asked for at once")
-        by = _deadline_seconds(record, by_id, one.detected_at)
+        after = (record.request.requested_at - one.detected_at) / timedelta(seconds=1)
+        if not do.asked.holds(after):
+            lines.append(f"{do.kind} of {do.target} was asked for {after:g} s after detection, not {do.asked}")
+        by = _deadline_seconds(record, by_id, record.request.requested_at)
         wanted = At(do.by) if isinstance(do.by, int | float) else do.by
         if (wanted is None) != (by is None) or (wanted is not None and by is not None and not wanted.holds(by)):
-            lines.append(f"{do.kind} of {do.target} is due {by} s after detection, not {wanted}")
+            lines.append(f"{do.kind} of {do.target} is due {by} s later, not {wanted}")
     return lines
 
 
@@ -149,15 +151,15 @@ def _second(moment: datetime, scenario: Scenario) -> float:
     return round((moment - scenario.starts_at) / timedelta(seconds=1), 3)
 
 
-def _deadline_seconds(record: ActionRecord, by_id: dict[str, ActionRecord], detected_at: datetime) -> float | None:
+def _deadline_seconds(record: ActionRecord, by_id: dict[str, ActionRecord], asked_at: datetime) -> float | None:
     """By when the phase is over, if every phase before it takes all its time."""
     parameters = record.request.parameters
     if "deadline_at" in parameters:
-        return round((datetime.fromisoformat(parameters["deadline_at"]) - detected_at) / timedelta(seconds=1), 3)
+        return round((datetime.fromisoformat(parameters["deadline_at"]) - asked_at) / timedelta(seconds=1), 3)
     if "within_seconds" not in parameters:
         return None
     before = by_id.get(str(parameters.get("after")))
-    begins = 0.0 if before is None else _deadline_seconds(before, by_id, detected_at)
+    begins = 0.0 if before is None else _deadline_seconds(before, by_id, asked_at)
     if begins is None:
         return None
     return begins + float(parameters.get("settle_seconds", 0.0)) + float(parameters["within_seconds"])

@@ -47,10 +47,14 @@ HISTORY: dict[str, Timeline] = {
             ticket("n00003/2", "n00003/5"),
         ),
     ),
-    # 25 steps of 4.8 s at 1.05, from the first that begins after 180 s; the last is told with the next step's first
-    # beat (1 s) and judged when nobody has reported it for two beats.
+    # The slowest of 128 ranks that differ by 1.7 % (1.5 % of their own, 0.8 % a step) takes 4 to 6 % over 4 s: a step
+    # is 4.96 to 5.04 s. The first slow one begins within a step after 180 s, the twenty-fifth ends 25 steps and a
+    # checkpoint (6 s, at 220 s) later, is told with the next beat (1 s) and judged two beats after its last report.
     "history/silent_slow_gpu": (
-        Told(Between(180 + 25 * 5.04, 180 + 27 * 5.04 + 1 + 2), "gpu_straggler", ("n00005/1",), 1, ticket("n00005/1")),
+        Told(
+            Between(180 + 25 * 4.96 + 6 + 2, 180 + 26 * 5.04 + 6 + 1 + 2), "gpu_straggler", ("n00005/1",), 1,
+            ticket("n00005/1"),
+        ),
     ),
     # The agent's silence, from 200 s, is part of it.
     "history/stalled_agent": (
@@ -87,24 +91,26 @@ HISTORY: dict[str, Timeline] = {
             Between(430, 431), "gpu_fallen_off_bus", ("n00000/2",), 1,
             left_out("n00000", work=[Do("reboot_node", "n00000")]),
         ),
-        # GPUs are read every 5 s.
+        # GPUs are read every 5 s, in the second in which the first remap is.
         Told(
-            Between(520, 525), "gpu_memory", ("n00009/5",), 1,
+            Between(520, 521), "gpu_memory", ("n00009/5",), 1,
             (*left_out("n00009", work=[Do("reset_gpu", "n00009/5")]), Do("rma", "n00009/5")),
         ),
-        # The second outage, at 600 s, in a sample of 10 s; 3 s for a cause above it.
+        # The second outage, at 600 s, in the sample of that second; 3 s for a cause above it.
         Told(
-            Between(600 + 3, 610 + 3), "link_flap", ("c000181",), 0,
+            Between(600 + 3, 601 + 3), "link_flap", ("c000181",), 0,
             (Do("isolate_port", "spine-001:27", by=5), *ticket("c000181")),
         ),
         Told(
             Between(630, 631), "gpu_fatal_error", ("n00005/7",), 1,
             left_out("n00005", work=[Do("reset_gpu", "n00005/7")]),
         ),
+        # Errors that weigh ten a second: in the sample of that second, or in the next one.
         Told(
-            Between(690, 700), "gpu_nvlink", ("n00012/3",), 1, left_out("n00012", work=[Do("reset_gpu", "n00012/3")]),
+            Between(690, 695 + 1), "gpu_nvlink", ("n00012/3",), 1,
+            left_out("n00012", work=[Do("reset_gpu", "n00012/3")]),
         ),
-        Told(Between(750, 755), "gpu_memory", ("n00007/0",), 1, refused("n00007", Do("reset_gpu", "n00007/0"))),
+        Told(Between(750, 751), "gpu_memory", ("n00007/0",), 1, refused("n00007", Do("reset_gpu", "n00007/0"))),
         # The second time, at 880 s, and 45 s of nobody else.
         Told(
             Between(880 + 45, 881 + 45), "gpu_fatal_error", ("n00014/4",), 1,
@@ -115,19 +121,19 @@ HISTORY: dict[str, Timeline] = {
             refused("n00010", Do("reboot_node", "n00010")),
         ),
         Told(
-            Between(1010, 1015), "gpu_memory", ("n00002/6",), 1,
+            Between(1010, 1011), "gpu_memory", ("n00002/6",), 1,
             (*refused("n00002", Do("reset_gpu", "n00002/6")), Do("rma", "n00002/6", outcome="refused")),
         ),
         Told(
             Between(1080, 1081), "gpu_fallen_off_bus", ("n00015/1",), 1, refused("n00015", Do("reboot_node", "n00015")),
         ),
     ),
-    # Two outages, at 120 and 160 s, in samples of 10 s, and 3 s for a cause above them; two within 5 minutes hold until
-    # 420 s. After a settling time of 300 s two samples say that errors are worse than they were.
+    # Two outages, at 120 and 160 s, in samples of those seconds, and 3 s for a cause above them; two within 5 minutes
+    # hold until 420 s. After a settling time of 300 s two samples say that errors are worse than they were.
     "history/worse_after_flap": (
         Told(
-            Between(160 + 3, 170 + 3), "link_flap", ("c000068",), 0,
-            (Do("isolate_port", "spine-000:5", by=5), *ticket("c000068")), over=Between(120 + 300, 130 + 300),
+            Between(160 + 3, 161 + 3), "link_flap", ("c000068",), 0,
+            (Do("isolate_port", "spine-000:5", by=5), *ticket("c000068")), over=Between(120 + 300, 121 + 300),
         ),
         Told(Between(165 + 300 + 10, 165 + 300 + 3 * 10), "link_degraded", ("c000068",), 0, ticket("c000068")),
     ),

@@ -2,7 +2,11 @@
 moment of it. There are no spares in these clusters: a node that must go is left out, and the job goes on without it.
 """
 
+from tests.pipelines.timelines.derived import throttles
 from tests.pipelines.timelines.form import Between, Do, Timeline, Told, left_out, ticket
+
+# 30 degrees of facility water and an approach of 4; a checkpoint is begun at 210 s.
+HOT = throttles(inlet=34.0, begins=180, lasts=20, flow_left=0.25, pauses=(210,))
 
 GPUS: dict[str, Timeline] = {
     # The clock is at 80 % of its peers' for 20 s.
@@ -43,11 +47,11 @@ GPUS: dict[str, Timeline] = {
     "straggler": (
         Told(Between(180 + 3 * 4.8, 180 + 5 * 6 + 2), "gpu_straggler", ("n00006/2",), 1, ticket("n00006/2")),
     ),
-    # A plate clogs in 20 s, its GPU warms with a time constant of 22 s to the limit, and 5 s of throttling are told.
-    # Flow has 20 s to help, and then less power 60 s, before the node is drained; a replay decides every ten seconds.
+    # A plate clogs in 20 s to a quarter of its flow, and 5 s of throttling are told. Flow has 20 s to help, and then
+    # less power 60 s, before the node is drained; a replay decides every ten seconds.
     "thermal_throttle": (
         Told(
-            Between(180 + 5, 180 + 20 + 3 * 22 + 5), "gpu_thermal_throttle", ("n00003/1",), 1,
+            Between(HOT[0] + 5, HOT[1] + 1 + 5), "gpu_thermal_throttle", ("n00003/1",), 1,
             (
                 Do("raise_flow", "n00003/1", by=5),
                 Do("cap_power", "n00003/1", by=5 + 20 + 5),
@@ -109,12 +113,11 @@ TELEMETRY: dict[str, Timeline] = {
     "counter_stuck": (
         Told(Between(120 + 60, 121 + 60 + 10), "counter_stuck", ("gpu:n00005",), 0, ticket("gpu:n00005")),
     ),
-    # Every eleventh row of eight GPUs a second is refused: three instants are 2 to 4 s after the first sample, which
-    # comes within 1 s; 3 s for a cause above it. One of two instants has such a row, so that the last is at most 2 s
-    # before the end; 60 s later it is over.
+    # Every eleventh row of eight GPUs a second is refused, from the first on and anew each minute: rows 0, 11 and 22
+    # are of its first three seconds, row 473 of its last. 3 s for a cause above it; 60 s after the last it is over.
     "implausible_readings": (
-        Told(Between(180 + 2 + 3, 180 + 5 + 3), "telemetry_implausible", ("gpu:n00001",), 0, ticket("gpu:n00001"),
-             over=Between(300 - 2 + 60, 300 + 60)),
+        Told(Between(182 + 3, 183 + 3), "telemetry_implausible", ("gpu:n00001",), 0, ticket("gpu:n00001"),
+             over=Between(299 + 60, 300 + 60)),
     ),
     # The second sample at the top, of every 30 s: the first one comes by 205 s.
     "saturated_counter": (

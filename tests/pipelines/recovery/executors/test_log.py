@@ -35,6 +35,16 @@ def test_it_knows_what_it_wrote_and_nothing_else(tmp_path: Path) -> None:
     assert executor.outcome_of("act-2") is None
 
 
+def test_it_says_that_nothing_was_done_and_how_to_name_who_does_it(tmp_path: Path) -> None:
+    executor = LogExecutor(tmp_path / "actions.jsonl")
+    said = executor.apply(request()).detail
+    assert said.startswith("only logged")
+    assert 'executors.by_kind.drain_node = "' in said
+    again = executor.outcome_of("act-1")
+    assert again is not None
+    assert again.detail.startswith("only logged")
+
+
 def test_half_a_line_of_a_killed_process_is_not_done_and_spoils_nothing_after_it(tmp_path: Path) -> None:
     executor = LogExecutor(tmp_path / "actions.jsonl")
     executor.path.write_bytes(b'{"id":"act-0","incident":"in')

@@ -118,6 +118,34 @@ def test_a_receiver_that_nobody_listens_at_changes_nothing_and_may_be_tried_agai
     assert (outcome.done, outcome.recoverable) == (False, True)
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"url": "http://n..1/hook"}, {"url": f"http://{'n' * 64}/hook"}, {"url": "http://[::1"},
+        {"url": "https://127.0.0.1:9/hook", "ca_file": "/nowhere/ca.pem"},
+    ],
+    ids=["empty label", "label too long", "no address", "no certificates"],
+)  # fmt: skip
+def test_what_is_no_address_is_an_answer_and_no_end_of_recovery(broken: dict[str, Any]) -> None:
+    outcome = WebhookExecutor(SignedPost(timeout_seconds=0.5, sleep=lambda _: None, **broken)).apply(ask())
+    assert (outcome.done, outcome.recoverable) == (False, True)
+
+
+@pytest.mark.parametrize("node", ["n..1", "n" * 63, "xn--a"])
+def test_a_node_that_is_no_host_fails_and_does_not_end_recovery(node: str) -> None:
+    controllers = RedfishExecutor(address="http://{node}-bmc", username="u", password="x", timeout_seconds=0.5)
+    outcome = controllers.apply(ask("cap_power", node))
+    assert (outcome.done, outcome.recoverable) == (False, False)
+    assert outcome.detail.startswith("0 of 1 nodes")
+
+
+def test_certificates_that_cannot_be_read_shut_nothing_down_and_may_be_tried_again(server: Server) -> None:
+    controllers = RedfishExecutor(address=server.address, username="u", password="x", ca_file="/nowhere/ca.pem")
+    outcome = controllers.apply(ask("staged_shutdown", "cdu-0", "cdu", stages=[["n00001/0"]]))
+    assert (outcome.recoverable, server.asked) == (True, [])
+    assert "/nowhere/ca.pem" in outcome.detail
+
+
 def test_the_secret_is_not_shown() -> None:
     assert "shared" not in repr(SignedPost(url="http://x", secret=b"shared"))
     assert "hidden" not in repr(RedfishExecutor(address="http://x", username="u", password="hidden"))
