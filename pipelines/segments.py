@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from pipelines.on_disk import sync_folder
 from pipelines.telemetry_schema import STORED, span_views
 from pipelines.telemetry_store import TelemetryStore, transaction
 from schemas.tables import TABLES
@@ -101,8 +102,4 @@ def _write(rows: pl.DataFrame, target: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(target.parent)

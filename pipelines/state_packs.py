@@ -16,6 +16,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from pipelines.on_disk import sync_folder
+
 PACKS_MAXIMUM = 4  # that a stream's fields lie in: what is left in an older one is copied into the next
 Field = tuple[str, str]  # of a frame by its name, a column by its own
 FIELD_COLUMNS = pl.Schema({
@@ -141,9 +143,5 @@ def _written(folder: Path, number: int, chunks: Mapping[Field, Callable[[], byte
             found[field] = Place(number, begin, file.write(chunk()))
         file.flush()
         os.fsync(file.fileno())
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(folder)
     return found

@@ -26,6 +26,7 @@ from pipelines.rejudge import rejudge
 from pipelines.settings import Settings, stored_in
 from pipelines.telemetry_store import TelemetryStore
 from tests.benchmarks import day_store
+from tests.benchmarks.peak import peak_mebibytes
 
 LIMITS_SECONDS = {"export": 5.0, "replay": 30.0, "report": 5.0}
 BYTES_MAXIMUM = 2**30
@@ -74,15 +75,9 @@ def measured(part: str, folder: Path) -> dict[str, object]:
         "wall_seconds": round(time.monotonic() - wall, 2),
         "processor_seconds": round(time.process_time() - processor, 2),
         "main_thread_seconds": round(time.thread_time() - thread, 2),
-        "peak_megabytes": _peak_megabytes(),
+        "peak_megabytes": peak_mebibytes(),
         "limit_wall_seconds": LIMITS_SECONDS[part], **found,
     }  # fmt: skip
-
-
-def _peak_megabytes() -> int:
-    """Of this process alone: getrusage would say its parent's, if that was larger."""
-    (line,) = (one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM"))
-    return round(int(line.split()[1]) / 1024)
 
 
 def run(folder: Path, pods: int) -> dict[str, object]:

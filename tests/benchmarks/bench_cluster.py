@@ -25,6 +25,7 @@ from rich.table import Table
 from pipelines import pacing
 from tests.benchmarks.broker_drain import drain_seconds
 from tests.benchmarks.cluster_load import Load, Profile, load_of
+from tests.benchmarks.peak import peak_mebibytes
 from tests.benchmarks.stages import (
     bytes_per_sample,
     from_messages,
@@ -40,16 +41,10 @@ QUICK_LIMITS = {"judged_to_drain_and_insert": 8.0, "growth_exponent": 1.15, "sea
 
 
 def apart(work: Callable[..., Any], *given: object) -> tuple[Any, int]:
-    """What it returns, run in a process of its own, and the most memory in megabytes that this one held."""
+    """What it returns, run in a process of its own, and the most memory in mebibytes that this one held."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = pool.submit(work, *given).result()
-        return found, pool.submit(peak_megabytes).result()
-
-
-def peak_megabytes() -> int:
-    """Of this program alone: getrusage would count what the process was before it became this one."""
-    status = Path("/proc/self/status").read_text("ascii")
-    return round(int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) / 1024)
+        return found, pool.submit(peak_mebibytes).result()
 
 
 def replayed(gpus: int, seconds: int, profile: Profile, folder: Path) -> dict[str, Any]:

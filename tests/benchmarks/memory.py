@@ -24,6 +24,7 @@ from pipelines.stream import Tally
 from pipelines.workplace import Workplace
 from replay.recording import meta_of, write_recording
 from tests.benchmarks.cluster_load import Load, load_of
+from tests.benchmarks.peak import begin_anew, peak_mebibytes
 
 
 def thinned(load: Load, times: int) -> Load:
@@ -31,18 +32,12 @@ def thinned(load: Load, times: int) -> Load:
     return replace(load, scenario=replace(load.scenario, intervals=intervals))
 
 
-def peak_mebibytes() -> int:
-    """The most that this process held since it was last asked: what it holds between two steps is less."""
-    status = Path("/proc/self/status").read_text("ascii")
-    Path("/proc/self/clear_refs").write_text("5", "ascii")  # of proc(5): the peak begins anew
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) // 1024
-
-
 def read(recording: Path, stores: Path) -> None:
     """Take the recording in; a line of JSON after every step."""
 
     def tell(tally: Tally) -> None:
         stands = {"hours": round(tally.stream_seconds / 3600, 3), "mebibytes": peak_mebibytes()}
+        begin_anew()  # what is held between two steps is less than within one
         sys.stdout.write(json.dumps(stands) + "\n")
         sys.stdout.flush()
 

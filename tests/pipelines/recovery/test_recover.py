@@ -1,9 +1,7 @@
-import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -280,52 +278,3 @@ def test_what_another_worker_has_settled_meanwhile_is_not_begun(
     records = recover(lost, topology, store, ENFORCE, everything(plant), T0, clock=lambda: plant.seconds)
     assert plant.kinds.count("drain_node") == 1
     assert [record.outcome for record in records if record.request.kind == "drain_node"] == ["done", "failed"]
-
-
-@dataclass(frozen=True)
-class Marker:
-    """An executor whose effect is one more byte in a file of the request."""
-
-    folder: Path
-
-    def apply(self, request: ActionRequest) -> ActionOutcome:
-        with (self.folder / request.id).open("ab") as file:
-            file.write(b"x")
-        return ActionOutcome(done=True)
-
-    def outcome_of(self, request_id: str) -> ActionOutcome | None:
-        return ActionOutcome(done=True) if (self.folder / request_id).exists() else None
-
-
-def _work(folder: Path, topology: Topology, incidents: list[Incident], barrier: Any) -> None:
-    store = OperationsStore.open(folder / "operations.sqlite")
-    executors = dict.fromkeys(get_args(ActionKind), Marker(folder / "effects"))
-    chosen = RecoverySettings(mode="enforce", approvals={}, drained_nodes_minimum=5, drained_nodes_per_superblock=99)
-    barrier.wait()
-    for number, found in enumerate(incidents):
-        recover([found], topology, store, chosen, executors, later(number / 10))
-    store.close()
-
-
-def test_two_workers_do_each_action_once_and_share_one_budget(
-    tmp_path: Path, topology: Topology, incident: Make
-) -> None:
-    (tmp_path / "effects").mkdir()
-    storm = [incident("node_lost", "node", f"n{i:05}") for i in range(12)]
-    plain = replace(topology)  # without what was computed lazily, which a process need not be sent
-    spawn = multiprocessing.get_context("spawn")
-    barrier = spawn.Barrier(2)
-    orders = (storm, storm[::-1])
-    workers = [spawn.Process(target=_work, args=(tmp_path, plain, order, barrier)) for order in orders]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(300)
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    effects = list((tmp_path / "effects").iterdir())
-    assert {file.stat().st_size for file in effects} == {1}
-    ledger = Ledger(OperationsStore.open(tmp_path / "operations.sqlite"))
-    done = [record for record in ledger.actions(outcomes=["done"], limit=None) if record.request.kind == "drain_node"]
-    assert len(done) == 5
-    assert {record.outcome for record in ledger.actions(limit=None)} == {"done", "refused"}
-    ledger.store.close()

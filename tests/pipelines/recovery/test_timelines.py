@@ -64,6 +64,7 @@ DEAD_LOOP: dict[str, Any] = {
     "detector": "coolant.pump_failure", "cause": "coolant_pump_failure", "entity": "cdu-0",
     "values": {"flow_liters_per_minute": 2.0, "normal_flow_liters_per_minute": 100.0, "seconds_to_shutdown": 21.8},
 }  # fmt: skip
+SLOW_LOOP = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": 60.0}}
 
 
 def test_a_loop_without_flow_is_shut_down_in_stages_before_the_hardware_does_it_itself(
@@ -87,39 +88,31 @@ def test_a_checkpoint_that_there_is_time_for_waits_for_people_until_it_would_be_
     store: OperationsStore, topology: Topology, incident: Make
 ) -> None:
     # 60 s, less two stages of 2 s and a checkpoint of 20 s.
-    slow = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": 60.0}}
-    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(slow,))
+    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(SLOW_LOOP,))
     chosen = play(dead, topology, store, 60)
     expect(chosen[-2:], At(36, "global_checkpoint"), At(56, "staged_shutdown"))
 
 
-def test_people_who_approve_a_shutdown_early_get_it_after_its_checkpoint(
-    store: OperationsStore, topology: Topology, incident: Make
+@pytest.mark.parametrize(
+    ("agreed", "checkpoint_at"),
+    [
+        # People are at it three seconds after the page.
+        (("global_checkpoint", "staged_shutdown"), 3),
+        # Nobody agrees to the checkpoint: 60 s less two stages of 2 s and its own 20 s.
+        (("staged_shutdown",), 36),
+    ],
+)
+def test_a_shutdown_that_people_approve_early_comes_after_its_checkpoint_and_what_that_may_help(
+    store: OperationsStore, topology: Topology, incident: Make, agreed: tuple[str, ...], checkpoint_at: int
 ) -> None:
-    slow = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": 60.0}}
-    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(slow,))
+    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(SLOW_LOOP,))
     play(dead, topology, store, 0)
-    approve(store, "global_checkpoint")
-    approve(store, "staged_shutdown")
+    for kind in agreed:
+        approve(store, kind)
     plant = Clocked()
-    for second in range(3, 12):
+    for second in range(3, 60):
         at_second(second, dead, topology, store, plant)
-    # Five seconds after its checkpoint, which may yet help.
-    expect(plant.told, At(3, "global_checkpoint"), At(3 + 5, "staged_shutdown"))
-
-
-def test_people_who_approve_a_shutdown_but_not_its_checkpoint_get_neither_before_their_deadlines(
-    store: OperationsStore, topology: Topology, incident: Make
-) -> None:
-    slow = {**DEAD_LOOP, "values": {**DEAD_LOOP["values"], "seconds_to_shutdown": 60.0}}
-    dead = incident("coolant_pump_failure", "cdu", "cdu-0", evidence=(slow,))
-    play(dead, topology, store, 0)
-    approve(store, "staged_shutdown")
-    plant = Clocked()
-    for second in range(1, 60):
-        at_second(second, dead, topology, store, plant)
-    # 60 s less two stages of 2 s and a checkpoint of 20 s; then the checkpoint's 5 s.
-    expect(plant.told, At(36, "global_checkpoint"), At(36 + 5, "staged_shutdown"))
+    expect(plant.told, At(checkpoint_at, "global_checkpoint"), At(checkpoint_at + 5, "staged_shutdown"))
 
 
 def test_a_shutdown_whose_checkpoint_failed_waits_until_the_hardware_would_stop_and_says_what_is_lost(

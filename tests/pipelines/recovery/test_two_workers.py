@@ -1,9 +1,11 @@
 """Two workers at one incident: whoever hears of an effect second finds it written, and both go on."""
 
+import multiprocessing
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.executors.contract import ActionOutcome
@@ -80,3 +82,52 @@ def test_an_answer_that_comes_after_another_worker_has_asked_changes_nothing(
     turn(store, topology, plant, 1, lost)
     assert events(store) == ["pending", "done"]
     assert len(plant.taken) == len(set(plant.taken)) == 6
+
+
+@dataclass(frozen=True)
+class Marker:
+    """An executor whose effect is one more byte in a file of the request."""
+
+    folder: Path
+
+    def apply(self, request: ActionRequest) -> ActionOutcome:
+        with (self.folder / request.id).open("ab") as file:
+            file.write(b"x")
+        return ActionOutcome(done=True)
+
+    def outcome_of(self, request_id: str) -> ActionOutcome | None:
+        return ActionOutcome(done=True) if (self.folder / request_id).exists() else None
+
+
+def _work(folder: Path, topology: Topology, incidents: list[Incident], barrier: Any) -> None:
+    store = OperationsStore.open(folder / "operations.sqlite")
+    executors = dict.fromkeys(get_args(ActionKind), Marker(folder / "effects"))
+    chosen = RecoverySettings(mode="enforce", approvals={}, drained_nodes_minimum=5, drained_nodes_per_superblock=99)
+    barrier.wait()
+    for number, found in enumerate(incidents):
+        recover([found], topology, store, chosen, executors, T0 + timedelta(seconds=number / 10))
+    store.close()
+
+
+def test_two_workers_do_each_action_once_and_share_one_budget(
+    tmp_path: Path, topology: Topology, incident: Make
+) -> None:
+    (tmp_path / "effects").mkdir()
+    storm = [incident("node_lost", "node", f"n{i:05}") for i in range(12)]
+    plain = replace(topology)  # without what was computed lazily, which a process need not be sent
+    spawn = multiprocessing.get_context("spawn")
+    barrier = spawn.Barrier(2)
+    orders = (storm, storm[::-1])
+    workers = [spawn.Process(target=_work, args=(tmp_path, plain, order, barrier)) for order in orders]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(300)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    effects = list((tmp_path / "effects").iterdir())
+    assert {file.stat().st_size for file in effects} == {1}
+    ledger = Ledger(OperationsStore.open(tmp_path / "operations.sqlite"))
+    done = [record for record in ledger.actions(outcomes=["done"], limit=None) if record.request.kind == "drain_node"]
+    assert len(done) == 5
+    assert {record.outcome for record in ledger.actions(limit=None)} == {"done", "refused"}
+    ledger.store.close()
