@@ -41,6 +41,9 @@ class Decoded:
 class Unreadable(ValueError):
     """The payload as a whole is not of this format: truncated, empty, binary, too large. One line, place and reason."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(_one_line(reason))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reject:
@@ -60,7 +63,7 @@ def rejects_frame(rejects: list[Reject], table: str | None = None) -> pl.DataFra
         {
             "table": [table] * len(rejects),
             "rule": [reject.rule for reject in rejects],
-            "reason": [reject.reason for reject in rejects],
+            "reason": [_one_line(reject.reason) for reject in rejects],
             "offset": [reject.place for reject in rejects],
             "raw": [reject.raw[:REJECT_BYTES_MAXIMUM] for reject in rejects],
         },
@@ -69,3 +72,8 @@ def rejects_frame(rejects: list[Reject], table: str | None = None) -> pl.DataFra
         pl.col(column) if column in ("table", "rule", "reason", "offset", "raw") else pl.lit(None, dtype).alias(column)
         for column, dtype in QUARANTINE_COLUMNS.items()
     )
+
+
+def _one_line(reason: str) -> str:
+    """Names out of the payload stand in a reason, whatever they hold."""
+    return "".join(letter if letter.isprintable() else "?" for letter in reason)

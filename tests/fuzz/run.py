@@ -1,8 +1,9 @@
-"""Coverage-guided fuzzing of every decoder, for a few seconds each, from seeds: python -m tests.fuzz.run --seconds 2
+"""Coverage-guided fuzzing of every decoder, from seeds: python -m tests.fuzz.run --seconds 60, or --runs 500
 
 A decoder answers with rows that the door takes or refuses, or raises Unreadable in one line. Anything else is a crash:
-its input is kept under --crashes, and the command ends with 1. Needs atheris (tests/fuzz/requirements.lock), which is
-built for Linux only.
+its input is kept under --crashes, and the command ends with 1. --runs tries the same inputs each time, so that a change
+is judged by what it changed; --seconds looks further. Needs atheris (tests/fuzz/requirements.lock), which is built for
+Linux only.
 """
 
 import argparse
@@ -79,12 +80,12 @@ def check(form: Format, data: bytes) -> None:
         admit(TABLE_BY_NAME[name], frame)
 
 
-def fuzz(form: Format, seconds: int, crashes: Path) -> None:
+def fuzz(form: Format, limit: str, crashes: Path) -> None:
     """Fuzz one decoder in this process, which libFuzzer ends."""
     with tempfile.TemporaryDirectory() as folder:
         for number, data in enumerate(seeds()[form.name]):
             (Path(folder) / str(number)).write_bytes(data)
-        options = [f"-max_total_time={seconds}", f"-max_len={INPUT_BYTES_MAXIMUM}", f"-artifact_prefix={crashes}/",
+        options = [limit, f"-max_len={INPUT_BYTES_MAXIMUM}", f"-artifact_prefix={crashes}/",
                    "-timeout=20", "-rss_limit_mb=4096", "-seed=1", "-verbosity=0", "-print_final_stats=1"]  # fmt: skip
         atheris.Setup([sys.argv[0], folder, *options], lambda data: check(form, data))
         atheris.Fuzz()
@@ -92,20 +93,33 @@ def fuzz(form: Format, seconds: int, crashes: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=int, default=2, help="for each decoder")
+    until = parser.add_mutually_exclusive_group(required=True)
+    until.add_argument("--seconds", type=int, help="for each decoder")
+    until.add_argument("--runs", type=int, help="for each decoder")
     parser.add_argument("--format", help="only this one, in this process")
     parser.add_argument("--crashes", type=Path, default=Path("var/fuzz"))
     given = parser.parse_args()
     given.crashes.mkdir(parents=True, exist_ok=True)
     if given.format:
-        fuzz(next(form for form in FORMATS if form.name == given.format), given.seconds, given.crashes)
+        limit = f"-runs={given.runs}" if given.runs else f"-max_total_time={given.seconds}"
+        fuzz(next(form for form in FORMATS if form.name == given.format), limit, given.crashes)
         return 0
     failed = []
 
     def run(form: Format) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tests.fuzz.run", "--format", form.name, "--seconds", str(given.seconds),
-                   "--crashes", str(given.crashes)]  # fmt: skip
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        until = ["--runs", str(given.runs)] if given.runs else ["--seconds", str(given.seconds)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz.run",
+            "--format",
+            form.name,
+            *until,
+            "--crashes",
+            str(given.crashes),
+        ]
+        as_before = {**os.environ, "PYTHONHASHSEED": "0"}
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=as_before)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # most of it is the start of each process
         finished = list(zip(fuzzed(), pool.map(run, fuzzed()), strict=True))

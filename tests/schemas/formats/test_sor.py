@@ -172,6 +172,15 @@ def test_every_truncation_names_a_block(length: int) -> None:
         sor.read(SAMPLE[:length], LIMITS)
 
 
+def test_a_block_named_in_two_lines_is_told_in_one() -> None:
+    # As a fuzzer found it: the map names a block "Sup", line feed, "Params", of more bytes than the file has.
+    at = SAMPLE.index(b"SupParams\0")
+    long = struct.pack("<I", 7_566_598)
+    named = SAMPLE[:at] + b"Sup\nParam\0" + SAMPLE[at + 10 : at + 12] + long + SAMPLE[at + 16 :]
+    with pytest.raises(Unreadable, match=r"^SOR: block Sup\?Param ends at byte \d+, the file at byte \d+$"):
+        sor.read(named, LIMITS)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_damage_gives_a_trace_or_unreadable_and_nothing_else(data: st.DataObject) -> None:
