@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of every decoder, from seeds: python -m tests.fuzz.run --seconds 60, or --runs 500
 
 A decoder answers with rows that the door takes or refuses, or raises Unreadable in one line. Anything else is a crash:
-its input is kept under --crashes, and the command ends with 1. --runs tries the same inputs each time, so that a change
+its input is kept under --crashes, and the command ends with 1. --runs tries nearly the same each time, so that a change
 is judged by what it changed; --seconds looks further. Needs atheris (tests/fuzz/requirements.lock), which is built for
 Linux only.
 """
