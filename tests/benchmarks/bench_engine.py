@@ -1,8 +1,9 @@
 """Where the steps of the engine spend their processor seconds: each detector, and the engine around them.
 
-Run: python -m tests.benchmarks.bench_engine [--gpus 24576] [--seconds 60] [--step 1] [--profile usual|high] [--idle]
+Run: python -m tests.benchmarks.bench_engine [--gpus 24576] [--seconds 60] [--step 1] [--profile usual|high] [--idle] [--apart]
 The first `seconds` warm up, as every entity is new in them; the next are judged in steps of `step` seconds: 1 as serve
-does, 60 as replay does. --idle: steps to which nothing has come, what serve pays at least; figures are then per step.
+does, 60 as replay does. --idle: steps to which nothing has come, what serve pays at least; figures are then per step. --apart: each source
+at a point of its own in the interval, as collectors are, so that a step hears few of the slow ones.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import polars as pl
 from detectors.contract import Context, Detection, Detector
 from pipelines.engine import Batch
 from pipelines.intake import Piece, take_in
-from tests.benchmarks.cluster_load import Load, Profile, load_of
+from tests.benchmarks.cluster_load import Load, Profile, load_of, out_of_step
 from tests.benchmarks.stages import engine_of
 
 IDLE_STEPS = 20
@@ -54,10 +55,10 @@ class Timed:
         return found
 
 
-def batches(load: Load, seconds: int, step_seconds: int) -> tuple[Batch, list[Batch]]:
+def batches(load: Load, seconds: int, step_seconds: int, *, apart: bool) -> tuple[Batch, list[Batch]]:
     """The batch that warms up, and those that count."""
     found, warm = [], []
-    for window in load.windows(step_seconds):
+    for window in out_of_step(load, step_seconds) if apart else load.windows(step_seconds):
         intake = take_in([Piece(name, frame) for name, frame in window.tables.items() if not frame.is_empty()])
         batch = Batch(tables=intake.tables, now=window.ends_at)
         (warm if window.ends_at <= load.scenario.starts_at + timedelta(seconds=seconds) else found).append(batch)
@@ -73,9 +74,10 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=60)
     parser.add_argument("--profile", choices=get_args(Profile), default="usual")
     parser.add_argument("--idle", action="store_true")
+    parser.add_argument("--apart", action="store_true")
     chosen = parser.parse_args()
     load = load_of(chosen.gpus, 2 * chosen.seconds, chosen.profile)
-    warm, counted = batches(load, chosen.seconds, min(chosen.step, chosen.seconds))
+    warm, counted = batches(load, chosen.seconds, min(chosen.step, chosen.seconds), apart=chosen.apart)
     engine, state = engine_of(load)
     state = engine.step(state, warm).state
     timed = [Timed(detector) for detector in engine.detectors]
@@ -89,6 +91,7 @@ def main() -> None:
     spent = sum(each.cpu_seconds for each in timed)
     document = {
         "gpus": load.gpus, "profile": chosen.profile, "step_seconds": chosen.step, "idle": chosen.idle,
+        "apart": chosen.apart,
         "rows": sum(rows.height for batch in counted for rows in batch.tables.values()),
         "unit": f"CPU milliseconds per {'step' if chosen.idle else 'cluster second'}",
         "total": round(total * share, 2), "detectors": round(spent * share, 2),
