@@ -8,9 +8,9 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.error_rate import RateTest, onset
-from detectors.fabric.lanes import with_link, with_port
+from detectors.fabric.lanes import of_links
 from detectors.fabric.port_samples import (
     TRAINING,
     bits_since,
@@ -21,9 +21,9 @@ from detectors.fabric.port_samples import (
     raw_rate,
     settled,
 )
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside
+from detectors.stats.sorted_state import beside, in_order, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 
@@ -82,20 +82,20 @@ class BitErrors:
     ) -> Detection:
         """Findings on links: link_degraded."""
         samples = port_samples(context.once(ordered_ports, tables[FabricPort]), COUNTERS, READINGS)
+        known = in_order(state)
+        few = rows_of(known, samples["entity"])
         walked, memory = scan(
             samples.with_columns(at=pl.col("time").dt.epoch("us").cast(pl.Float64())),
-            state.select("entity", "time", *MEMORY),
+            few.select("entity", "time", *MEMORY),
             inputs=("up", "downed", "gigabits", *COUNTERS, *READINGS, "at"), memory=MEMORY, outputs=OUTPUTS,
             step=self._step,
         )  # fmt: skip
         changes, after = graded_levels(
-            walked.with_columns(pl.col("grade").cast(pl.Int64())), state.select(GRADE_COLUMNS.names()),
+            walked.with_columns(pl.col("grade").cast(pl.Int64())), few.select(GRADE_COLUMNS.names()),
             clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
-        wholes = fold(with_link(changes, context.topology), were_bad)
-        kept = beside(memory, after).select(self.keeps.names())
-        return Detection(self._findings(wholes), kept)
+        after = with_rows(known, beside(memory, after).select(self.keeps.names()))
+        return Detection(self._findings(changes, known, context), after)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
@@ -142,10 +142,12 @@ class BitErrors:
             "since": np.where(raw_bad, np.nan, np.where(over[0], since["effective_since"], since["symbol_since"])),
         }  # fmt: skip
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+    def _findings(self, changes: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
         tier = pl.col("tier").cast(pl.Int64())
         since = pl.from_epoch(pl.col("since").cast(pl.Int64()), time_unit="us").dt.replace_time_zone("UTC")
-        rows = changes.with_columns(
+        rows = of_links(changes, before, context.topology).with_columns(
             code=tier.replace_strict(dict(enumerate(TIERS)), default=None, return_dtype=pl.String),
             score=pl.when(tier == 0).then("raw").when(tier == 1).then("effective_score").otherwise("symbol_score"),
             threshold=pl.when(tier == 0).then(self.raw_begins).when(tier == 1).then(self.effective.bound)

@@ -8,12 +8,12 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import with_link, with_port
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import of_links, with_link, words_of
 from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan, weight_of
-from detectors.stats.sorted_state import beside, interleaved
+from detectors.stats.sorted_state import beside, in_order, interleaved, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 
@@ -71,21 +71,19 @@ class Congestion:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: link_congested."""
+        ports, known = context.once(ordered_ports, tables[FabricPort]), in_order(state)
+        few = rows_of(known, ports["entity"])
         walked, memory = scan(
-            port_samples(context.once(ordered_ports, tables[FabricPort]), COUNTERS, ("raw_bit_error_rate",)),
-            state.select("entity", "time", *MEMORY), inputs=("up", "downed", *COUNTERS, "raw_bit_error_rate"),
+            port_samples(ports, COUNTERS, ("raw_bit_error_rate",)),
+            few.select("entity", "time", *MEMORY), inputs=("up", "downed", *COUNTERS, "raw_bit_error_rate"),
             memory=MEMORY, outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
-        said = ("entity", "time", "damaged")
-        words = pl.concat([state.select(said), walked.select(said)])
         changes, after = graded_levels(
-            self._judged(walked, words, context), state.select(GRADE_COLUMNS.names()),
+            self._judged(walked, known, context), few.select(GRADE_COLUMNS.names()),
             for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
-        wholes = fold(with_link(changes.drop("whole", "peer", "peer_port", strict=False), context.topology), were_bad)
-        kept = beside(memory, after).select(self.keeps.names())
-        return Detection(self._findings(wholes), kept)
+        after = with_rows(known, beside(memory, after).select(self.keeps.names()))
+        return Detection(self._findings(changes, known, context), after)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
@@ -114,22 +112,24 @@ class Congestion:
             "clear": (known & ~jammed).astype(np.float64),
         }  # fmt: skip
 
-    def _judged(self, walked: pl.DataFrame, words: pl.DataFrame, context: Context) -> pl.DataFrame:
+    def _judged(self, walked: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Samples of ports with their grade; the far end is asked only of a port that is jammed."""
         free = walked.filter(pl.col("clear") == 1).with_columns(grade=pl.lit(0, pl.Int64()))
         jammed = with_link(walked.filter(pl.col("jammed") == 1), context.topology).sort("time")
         jammed = jammed.with_columns(far_entity=pl.format("{}:{}", "peer", "peer_port"))
-        few = words.join(jammed.select(entity="far_entity").unique(), on="entity", how="semi").sort("time")
-        far = few.select("time", far_entity="entity", far_damaged="damaged")
+        words = words_of(jammed["far_entity"], before, walked, ("damaged",))
+        far = words.select("time", far_entity="entity", far_damaged="damaged")
         tolerance = round(self.tolerance_intervals * context.intervals_seconds.get("fabric_port", 30.0) * 1000)
         told = jammed.join_asof(far, on="time", by="far_entity", tolerance=f"{tolerance}ms", check_sortedness=False)
         well = (pl.col("damaged") == 0) & (pl.col("far_damaged").fill_null(0.0) == 0)
         return interleaved(free, told.with_columns(grade=well.cast(pl.Int64())))
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+    def _findings(self, changes: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
         drops = (pl.col("discards_per_second") >= self.discards).fill_null(value=False)
         paused = (pl.col("pauses_per_second") >= self.pauses).fill_null(value=False)
-        rows = changes.with_columns(
+        rows = of_links(changes, before, context.topology).with_columns(
             code=pl.when(drops).then(pl.lit("discards")).when(paused).then(pl.lit("pause")).otherwise(pl.lit("credit")),
             severity=pl.lit("info"),
             score=pl.when(drops).then("discards_per_second").when(paused).then("pauses_per_second")

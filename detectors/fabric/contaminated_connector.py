@@ -8,12 +8,12 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import beside_far_end, beside_peers, ordered_lanes, with_link
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import beside_far_end, beside_peers, of_links, ordered_lanes, with_link
 from detectors.stats.adjacent import ends
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, in_order, interleaved, with_rows
+from detectors.stats.sorted_state import beside, in_order, interleaved, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -71,28 +71,29 @@ class ContaminatedConnector:
         """Findings on links: connector_contaminated."""
         light = pl.col("receive_power_dbm", "transmit_power_dbm")
         told = context.once(ordered_lanes, tables[Optic]).filter(pl.any_horizontal(light.is_not_null()))
+        known = in_order(state)
+        few = rows_of(known, told["entity"])
         walked, memory = scan(
-            told, state.select("entity", "time", *MEMORY),
+            told, few.select("entity", "time", *MEMORY),
             inputs=("receive_power_dbm", "transmit_power_dbm"), memory=MEMORY, outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
-        told_before = state.select(*PLACE, "time", *FAR)
-        lanes = pl.concat([told_before, walked.select(*PLACE, "time", *FAR)])
         changes, after = graded_levels(
-            self._judged(walked, lanes, context), state.select(GRADE_COLUMNS.names()),
+            self._judged(walked, known, context), few.select(GRADE_COLUMNS.names()),
             for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        were_bad = with_link(state.filter("ticket_active"), context.topology)
-        wholes = beside_peers(fold(with_link(changes.drop(LINK), context.topology), were_bad), walked)
+        findings = NO_FINDINGS
+        if not changes.is_empty():
+            findings = self._findings(beside_peers(of_links(changes, known, context.topology), walked))
         newest = walked.filter(ends())
         columns = (*PLACE, "transmit_power_dbm")
-        kept = beside(beside(with_rows(in_order(state.select(columns)), newest.select(columns)), memory), after)
-        return Detection(self._findings(wholes), kept.select(self.keeps.names()))
+        kept = beside(beside(with_rows(few.select(columns), newest.select(columns)), memory), after)
+        return Detection(findings, with_rows(known, kept.select(self.keeps.names())))
 
-    def _judged(self, walked: pl.DataFrame, lanes: pl.DataFrame, context: Context) -> pl.DataFrame:
+    def _judged(self, walked: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Lit samples with their grade. Only where light has stepped down does the far end have to be asked."""
         lit = walked.filter(pl.col("receive_power_dbm").is_not_null())
         down = with_link(lit.filter(pl.col("stepped") == 1), context.topology)
-        asked = beside_far_end(down, lanes, FAR, 5 * context.intervals_seconds.get("optic", 60.0))
+        asked = beside_far_end(down, before, walked, FAR, 5 * context.intervals_seconds.get("optic", 60.0))
         elsewhere = (pl.col("far_transmit_fallen_db") > self.transmit_db) | (pl.col("far_stepped") == 1)
         grade = (~elsewhere.fill_null(value=False)).cast(pl.Int64())
         up = lit.filter(pl.col("stepped") != 1).with_columns(grade=pl.lit(0, pl.Int64()))

@@ -8,13 +8,13 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import ordered_lanes, with_link, with_port
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import of_links, ordered_lanes, words_of
 from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, SAID, from_normal, module_samples
 from detectors.fabric.port_samples import TRAINING, bits_since, held, ordered_ports, port_samples, raw_rate, settled
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, interleaved, part
+from detectors.stats.sorted_state import beside, interleaved, part, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort, Optic
 from schemas.tables import TABLE_BY_SCHEMA
@@ -23,6 +23,7 @@ COUNTERS = ("fec_corrected_total",)
 RATES = ("raw_bit_error_rate", "seconds_since_clear")
 PORT_MEMORY = (*TRAINING, *COUNTERS, "normal_raw", "raw_samples", "risen_at")
 FIRST_SAMPLES, ENOUGH_SAMPLES = 5.0, 3.0
+MODULE, PORT = "module", "port"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,30 +74,34 @@ class ErrorOrigin:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: link_degraded."""
-        modules, ports = part(state, "row", "module"), part(state, "row", "port")
+        modules, ports = part(state, "row", MODULE), part(state, "row", PORT)
         lanes = context.once(ordered_lanes, tables[Optic])
+        seen = context.once(module_samples, lanes)
         optics, normals = scan(
-            context.once(module_samples, lanes), modules.select("entity", "time", *MEMORY),
+            seen, rows_of(modules, seen["entity"]).select("entity", "time", *MEMORY),
             inputs=READINGS, memory=MEMORY, outputs=CHANGES, step=from_normal,
         )  # fmt: skip
+        samples = context.once(ordered_ports, tables[FabricPort])
+        few = rows_of(ports, samples["entity"])
         walked, memory = scan(
-            port_samples(context.once(ordered_ports, tables[FabricPort]), COUNTERS, RATES).with_columns(
-                at=pl.col("time").dt.epoch("us").cast(pl.Float64())
-            ),
-            ports.select("entity", "time", *PORT_MEMORY), inputs=("up", "downed", "gigabits", *COUNTERS, *RATES, "at"),
+            port_samples(samples, COUNTERS, RATES).with_columns(at=pl.col("time").dt.epoch("us").cast(pl.Float64())),
+            few.select("entity", "time", *PORT_MEMORY), inputs=("up", "downed", "gigabits", *COUNTERS, *RATES, "at"),
             memory=PORT_MEMORY, outputs=("raw", "normal_raw", "risen_at", "calm"), step=self._step,
         )  # fmt: skip
-        words = pl.concat([modules.select("entity", "time", *SAID), optics.select("entity", "time", *SAID)])
         changes, after = graded_levels(
-            self._judged(walked, words, context), ports.select(GRADE_COLUMNS.names()),
+            self._judged(walked, modules, optics, context), few.select(GRADE_COLUMNS.names()),
             for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        were_bad = with_link(with_port(ports.filter("ticket_active")), context.topology)
-        wholes = fold(with_link(changes, context.topology), were_bad)
-        ports_after = beside(memory, after)
-        kept = [normals.with_columns(row=pl.lit("module")), ports_after.with_columns(row=pl.lit("port"))]
-        lasting = pl.concat([pl.DataFrame(schema=self.keeps), *kept], how="diagonal").select(self.keeps.names())
-        return Detection(self._findings(wholes), lasting)
+        kept = [
+            with_rows(before, self._kept(row, now))
+            for row, before, now in ((MODULE, modules, normals), (PORT, ports, beside(memory, after)))
+        ]
+        return Detection(self._findings(changes, ports, context), pl.concat(kept))
+
+    def _kept(self, row: str, known: pl.DataFrame) -> pl.DataFrame:
+        return pl.concat([pl.DataFrame(schema=self.keeps), known], how="diagonal").select(
+            pl.lit(row).alias("row"), *self.keeps.names()[1:]
+        )
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
@@ -115,24 +120,28 @@ class ErrorOrigin:
         calm_told = np.where(over, 0.0, np.where(risen, 1.0, np.nan))
         return after, {"raw": raw, "normal_raw": normal, "risen_at": after["risen_at"], "calm": calm_told}
 
-    def _judged(self, walked: pl.DataFrame, words: pl.DataFrame, context: Context) -> pl.DataFrame:
+    def _judged(
+        self, walked: pl.DataFrame, modules: pl.DataFrame, optics: pl.DataFrame, context: Context
+    ) -> pl.DataFrame:
         """Samples of ends with their grade; only where errors have risen does the module have to be asked."""
         up = walked.filter(pl.col("calm") == 0).with_columns(grade=pl.lit(0, pl.Int64()))
         risen = walked.filter(pl.col("calm") == 1).sort("time")
-        few = words.join(risen.select("entity").unique(), on="entity", how="semi").sort("time")
+        words = words_of(risen["entity"], modules, optics, SAID)
         tolerance = round(self.tolerance_intervals * context.interval_seconds_of(TABLE_BY_SCHEMA[Optic]) * 1000)
         asked = risen.join_asof(
-            few.rename({"time": "module_time"}), left_on="time", right_on="module_time", by="entity",
+            words.rename({"time": "module_time"}), left_on="time", right_on="module_time", by="entity",
             tolerance=f"{tolerance}ms", check_sortedness=False, coalesce=False,
         )  # fmt: skip
         since = pl.col("module_time").dt.epoch("us") >= pl.col("risen_at").cast(pl.Int64())
         grade = pl.when(since).then((pl.col("lost_worst_db") < self.light_db).cast(pl.Int64()))
         return interleaved(up, asked.with_columns(grade=grade))
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+    def _findings(self, changes: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
         hot = (pl.col("celsius") >= self.celsius) | (pl.col("risen_kelvin") >= self.kelvin)
         off = (pl.col("volts") < self.volts_low) | (pl.col("volts") > self.volts_high)
-        rows = changes.with_columns(
+        rows = of_links(changes, before, context.topology).with_columns(
             code=pl.when(hot).then(pl.lit("thermal")).when(off).then(pl.lit("supply")).otherwise(pl.lit("host_serdes")),
             score=pl.col("raw"),
             threshold=self.times * pl.col("normal_raw"),

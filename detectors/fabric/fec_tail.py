@@ -8,13 +8,13 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.fabric.error_rate import RateTest, onset
-from detectors.fabric.lanes import with_link, with_port
+from detectors.fabric.lanes import of_links
 from detectors.fabric.port_samples import TRAINING, grown, held, ordered_ports, port_samples, settled
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside
+from detectors.stats.sorted_state import beside, in_order, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 
@@ -65,19 +65,19 @@ class FecTail:
             tail=bins.list.slice(half).list.sum(),
             deeper=bins.list.slice(half + 1).list.sum(),
         )
+        known = in_order(state)
+        few = rows_of(known, told["entity"])
         walked, memory = scan(
             port_samples(told, COUNTERS).with_columns(at=pl.col("time").dt.epoch("us").cast(pl.Float64())),
-            state.select("entity", "time", *MEMORY), inputs=("up", "downed", *COUNTERS, "at"), memory=MEMORY,
+            few.select("entity", "time", *MEMORY), inputs=("up", "downed", *COUNTERS, "at"), memory=MEMORY,
             outputs=OUTPUTS, step=self._step,
         )  # fmt: skip
         changes, after = graded_levels(
-            walked.with_columns(pl.col("grade").cast(pl.Int64())), state.select(GRADE_COLUMNS.names()),
+            walked.with_columns(pl.col("grade").cast(pl.Int64())), few.select(GRADE_COLUMNS.names()),
             clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
-        wholes = fold(with_link(changes, context.topology), were_bad)
-        kept = beside(memory, after).select(self.keeps.names())
-        return Detection(self._findings(wholes), kept)
+        after = with_rows(known, beside(memory, after).select(self.keeps.names()))
+        return Detection(self._findings(changes, known, context), after)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
@@ -93,16 +93,22 @@ class FecTail:
             **{f"{name}_seen": values for name, values in seen.items()},
         }  # fmt: skip
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+    def _findings(self, changes: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
         since = pl.from_epoch(pl.col("since").cast(pl.Int64()), time_unit="us").dt.replace_time_zone("UTC")
         some = pl.col("tail_seen") > 0
-        rows = changes.with_columns(
-            code=pl.lit("fec_tail"),
-            threshold=pl.lit(self.tail.bound),
-            first_bad_at=pl.when("active").then(pl.min_horizontal("first_bad_at", since)).otherwise("first_bad_at"),
-            tail_codewords=pl.col("tail_seen"),
-            tail_share=pl.when(pl.col("codewords_seen") > 0).then(pl.col("tail_seen") / pl.col("codewords_seen")),
-            next_bin_ratio=pl.when(some).then(pl.col("deeper_seen") / pl.col("tail_seen")),
-            action=pl.lit("open_ticket"),
-        ).with_columns(evidence("part", "tail_codewords", "tail_share", "next_bin_ratio"))
+        rows = (
+            of_links(changes, before, context.topology)
+            .with_columns(
+                code=pl.lit("fec_tail"),
+                threshold=pl.lit(self.tail.bound),
+                first_bad_at=pl.when("active").then(pl.min_horizontal("first_bad_at", since)).otherwise("first_bad_at"),
+                tail_codewords=pl.col("tail_seen"),
+                tail_share=pl.when(pl.col("codewords_seen") > 0).then(pl.col("tail_seen") / pl.col("codewords_seen")),
+                next_bin_ratio=pl.when(some).then(pl.col("deeper_seen") / pl.col("tail_seen")),
+                action=pl.lit("open_ticket"),
+            )
+            .with_columns(evidence("part", "tail_codewords", "tail_share", "next_bin_ratio"))
+        )
         return ordered(findings_frame(rows, self.name, "link_degraded", "link"))

@@ -8,11 +8,11 @@ import dataframely as dy
 import polars as pl
 
 from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import ordered_lanes, with_link
+from detectors.fabric.lanes import ordered_lanes, with_link, words_of
 from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, from_normal, module_samples
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.stats.scan import scan
-from detectors.stats.sorted_state import part
+from detectors.stats.sorted_state import part, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -58,20 +58,25 @@ class FiberBend:
         """Findings on cables: fiber_loss."""
         known = part(state, "row", "module")
         lanes = context.once(ordered_lanes, tables[Optic])
+        samples = context.once(module_samples, lanes)
         walked, memory = scan(
-            context.once(module_samples, lanes), known.select("entity", "time", *MEMORY),
+            samples, rows_of(known, samples["entity"]).select("entity", "time", *MEMORY),
             inputs=READINGS, memory=MEMORY, outputs=CHANGES, step=from_normal,
         )  # fmt: skip
-        said = ("entity", "time", *CHANGES)
-        words = pl.concat([known.select(said), walked.select(said)])
         level = part(state, "row", "level").select("entity", *(pl.col(name).alias(name[6:]) for name in LEVEL))
-        changes, after = levels(self._judged(walked, words, level, context), level, clear_seconds=self.clear_seconds)
-        modules = memory.with_columns(row=pl.lit("module"))
-        wholes = after.select("entity", pl.exclude("entity").name.prefix("level_")).with_columns(row=pl.lit("level"))
-        kept = pl.concat([pl.DataFrame(schema=self.keeps), wholes, modules], how="diagonal").select(self.keeps.names())
-        return Detection(self._findings(changes), kept)
+        changes, after = levels(self._judged(walked, known, level, context), level, clear_seconds=self.clear_seconds)
+        wholes = after.select("entity", pl.exclude("entity").name.prefix("level_"))
+        modules = with_rows(known, self._kept("module", memory))
+        return Detection(self._findings(changes), pl.concat([self._kept("level", wholes), modules]))
 
-    def _judged(self, walked: pl.DataFrame, words: pl.DataFrame, level: pl.DataFrame, context: Context) -> pl.DataFrame:
+    def _kept(self, row: str, known: pl.DataFrame) -> pl.DataFrame:
+        return pl.concat([pl.DataFrame(schema=self.keeps), known], how="diagonal").select(
+            pl.lit(row).alias("row"), *self.keeps.names()[1:]
+        )
+
+    def _judged(
+        self, walked: pl.DataFrame, before: pl.DataFrame, level: pl.DataFrame, context: Context
+    ) -> pl.DataFrame:
         """Samples of links that have lost light, and of those with a level; each beside the far end's last words."""
         lossy = with_link(walked.filter(pl.col("lost_mean_db") >= self.bend_db), context.topology)["whole"]
         watched = pl.concat([lossy, level["entity"]]).unique()
@@ -80,8 +85,8 @@ class FiberBend:
             "time", "device"
         )
         asked = asked.with_columns(far_entity=pl.format("{}:{}", "peer", "peer_port"))
-        few = words.join(asked.select(entity="far_entity").unique(), on="entity", how="semi").sort("time")
-        far = few.select("time", far_entity="entity", **{f"far_{name}": pl.col(name) for name in CHANGES})
+        words = words_of(asked["far_entity"], before, walked, CHANGES)
+        far = words.select("time", far_entity="entity", **{f"far_{name}": pl.col(name) for name in CHANGES})
         tolerance = round(self.tolerance_intervals * context.intervals_seconds.get("optic", 60.0) * 1000)
         beside = asked.join_asof(far, on="time", by="far_entity", tolerance=f"{tolerance}ms", check_sortedness=False)
         bad = pl.all_horizontal(

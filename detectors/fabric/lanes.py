@@ -2,11 +2,13 @@
 
 import polars as pl
 
-from detectors.stats.sorted_state import located
+from detectors.stats.grades import GRADE_COLUMNS, fold
+from detectors.stats.sorted_state import located, rows_of
 from schemas.topology import Topology
 
 # Entity of a lane: device:port/lane.
 LANE = pl.format("{}:{}/{}", "device", "port", "lane").alias("entity")
+FAR_LANE = pl.format("{}:{}/{}", "peer", "peer_port", "lane")
 
 
 def ordered_lanes(rows: pl.DataFrame) -> pl.DataFrame:
@@ -29,23 +31,37 @@ def with_link(rows: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     return rows.hstack(found.select("peer", "peer_port", whole=pl.col("cable").fill_null(names)))
 
 
+def of_links(changes: pl.DataFrame, before: pl.DataFrame, topology: Topology) -> pl.DataFrame:
+    """Changes of lanes or ports (what graded_levels says) as changes of the links that they belong to.
+
+    before: entity and GRADE_COLUMNS of the lanes or ports as they were before the batch.
+    """
+    were_bad = with_link(with_port(before.filter("ticket_active").select(GRADE_COLUMNS.names())), topology)
+    return fold(with_link(changes.drop("whole", "peer", "peer_port", strict=False), topology), were_bad)
+
+
 def beside_far_end(
-    rows: pl.DataFrame, lanes: pl.DataFrame, columns: tuple[str, ...], tolerance_seconds: float
+    rows: pl.DataFrame, before: pl.DataFrame, told: pl.DataFrame, columns: tuple[str, ...], tolerance_seconds: float
 ) -> pl.DataFrame:
     """Rows (time, peer, peer_port, lane, ...) and what the same lane at the far end last said, as far_<column>.
 
-    lanes: time, device, port, lane and the columns. What is older than the tolerance is null: unknown.
+    before: the ordered state, told: rows of the batch; both with entity, time and the columns. What is older than the
+    tolerance is null: unknown.
     """
-    asked = rows.select("lane", device="peer", port="peer_port").drop_nulls().unique()
-    there = lanes.filter(pl.col("device").is_in(asked["device"].unique().implode()))
-    few = there.join(asked, on=["device", "port", "lane"], how="semi").sort("time")
-    far = few.select(
-        "time", "lane", peer="device", peer_port="port", **{f"far_{column}": pl.col(column) for column in columns}
-    )
-    return rows.sort("time", maintain_order=True).join_asof(
-        far, on="time", by=["peer", "peer_port", "lane"], tolerance=f"{round(tolerance_seconds * 1000)}ms",
-        check_sortedness=False,
-    )  # fmt: skip
+    asked = rows.sort("time", maintain_order=True).with_columns(_far=FAR_LANE)
+    far = words_of(asked["_far"], before, told, columns).rename({"entity": "_far"})
+    return asked.join_asof(
+        far.rename({column: f"far_{column}" for column in columns}), on="time", by="_far",
+        tolerance=f"{round(tolerance_seconds * 1000)}ms", check_sortedness=False,
+    ).drop("_far")  # fmt: skip
+
+
+def words_of(entities: pl.Series, before: pl.DataFrame, told: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
+    """What these entities said, in the ordered state and in the batch: entity, time and the columns, in order of time."""
+    asked, said = entities.drop_nulls().unique().sort(), ("entity", "time", *columns)
+    few = told.filter(pl.col("entity").is_in(asked.implode()))
+    both = pl.concat([rows_of(before, asked).select(said), few.select(said)])
+    return both.filter(pl.col("time").is_not_null()).sort("time")
 
 
 def beside_peers(rows: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:

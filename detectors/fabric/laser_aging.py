@@ -8,11 +8,11 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import ordered_lanes, with_link, with_port
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import of_links, ordered_lanes
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside
+from detectors.stats.sorted_state import beside, in_order, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -68,8 +68,10 @@ class LaserAging:
     ) -> Detection:
         """Findings on links: optic_degrading."""
         lanes = context.once(ordered_lanes, tables[Optic]).filter(pl.col("bias_milliamps") > 0)
+        known = in_order(state)
+        few = rows_of(known, lanes["entity"])
         walked, memory = scan(
-            lanes, state.select("entity", "time", *MEMORY), inputs=INPUTS, memory=MEMORY, outputs=OUTPUTS,
+            lanes, few.select("entity", "time", *MEMORY), inputs=INPUTS, memory=MEMORY, outputs=OUTPUTS,
             step=self._step,
         )  # fmt: skip
         alarm = pl.col("bias_alarm_high_milliamps").fill_null(self.alarm_milliamps)
@@ -85,12 +87,10 @@ class LaserAging:
             ),
         )  # fmt: skip
         changes, after = graded_levels(
-            judged, state.select(GRADE_COLUMNS.names()), for_seconds=self.for_seconds, clear_seconds=self.clear_seconds
+            judged, few.select(GRADE_COLUMNS.names()), for_seconds=self.for_seconds, clear_seconds=self.clear_seconds
         )
-        were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
-        wholes = fold(with_link(changes, context.topology), were_bad)
-        kept = beside(memory, after).select(self.keeps.names())
-        return Detection(self._findings(wholes), kept)
+        after = with_rows(known, beside(memory, after).select(self.keeps.names()))
+        return Detection(self._findings(changes, known, context), after)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         bias, before = sample["bias_milliamps"], memory["before_milliamps"]
@@ -123,9 +123,11 @@ class LaserAging:
             "normal_milliamps": normals["normal_milliamps"], "milliamps_per_hour": np.where(rising, pace, np.nan),
         }  # fmt: skip
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+    def _findings(self, changes: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
         falling = (pl.col("transmit_fallen_db") >= self.transmit_db).fill_null(value=False)
-        rows = changes.with_columns(
+        rows = of_links(changes, before, context.topology).with_columns(
             code=pl.when(falling).then(pl.lit("laser_fails")).otherwise(pl.lit("bias_rises")),
             score=pl.col("risen_share"),
             threshold=pl.lit(self.rise),

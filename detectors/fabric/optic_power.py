@@ -8,11 +8,11 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import beside_far_end, beside_peers, ordered_lanes, with_link
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import beside_far_end, beside_peers, of_links, ordered_lanes, with_link
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, in_order, interleaved, with_new
+from detectors.stats.sorted_state import beside, in_order, interleaved, rows_of, with_new, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -83,13 +83,15 @@ class ReceivePowerTrend:
         """Findings on links: optic_degrading."""
         light = pl.col("receive_power_dbm", "transmit_power_dbm")
         told = context.once(ordered_lanes, tables[Optic]).filter(pl.any_horizontal(light.is_not_null()))
+        known = in_order(state)
+        few = rows_of(known, told["entity"])
         read, readings = scan(
-            told, state.select("entity", "time", *READINGS), inputs=("receive_power_dbm", "transmit_power_dbm"),
+            told, few.select("entity", "time", *READINGS), inputs=("receive_power_dbm", "transmit_power_dbm"),
             memory=READINGS, outputs=("receive_change_db", "transmit_change_db"), step=_changes,
         )  # fmt: skip
-        fit_before = state.filter(pl.col("lit_time").is_not_null()).select("entity", *FIT, time="lit_time")
+        fit_before = few.filter(pl.col("lit_time").is_not_null()).select("entity", *FIT, time="lit_time")
         walked, fit = scan(
-            self._beside_sender(read, state, context), fit_before,
+            self._beside_sender(read, known, context), fit_before,
             inputs=("receive_power_dbm", "receive_change_db", "bias_milliamps", "far_transmit_change_db"), memory=FIT,
             outputs=OUTPUTS, step=self._fit,
         )  # fmt: skip
@@ -98,36 +100,23 @@ class ReceivePowerTrend:
             hours_left=(pl.col("fitted_dbm") - pl.col("alarm_dbm")) / -pl.col("slope_db_per_hour")
         )
         changes, after = graded_levels(
-            judged.with_columns(grade=self._grade()), state.select(GRADE_COLUMNS.names()),
+            judged.with_columns(grade=self._grade()), few.select(GRADE_COLUMNS.names()),
             for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        were_bad = with_link(state.filter("ticket_active"), context.topology)
-        wholes = fold(with_link(changes, context.topology), were_bad)
-        slopes = pl.concat(
-            [
-                state.filter(pl.col("lit_time").is_not_null()).select(
-                    *PLACE, "bias_milliamps_per_hour", time="lit_time"
-                ),
-                walked.select(*PLACE, "bias_milliamps_per_hour", "time"),
-            ]
-        )
-        spoken = beside_far_end(
-            beside_peers(wholes, walked), slopes, ("bias_milliamps_per_hour",), _tolerance_seconds(context)
-        )
-        kept = with_new(in_order(state.select(PLACE)), read)
+        kept = with_new(few.select(PLACE), read)
         for more in (readings, fit.rename({"time": "lit_time"}), after):
             kept = beside(kept, more)
-        return Detection(self._findings(spoken), kept.select(self.keeps.names()))
+        kept = with_rows(known, kept.select(self.keeps.names()))
+        return Detection(self._findings(changes, known, walked, context), kept)
 
-    def _beside_sender(self, read: pl.DataFrame, state: pl.DataFrame, context: Context) -> pl.DataFrame:
+    def _beside_sender(self, read: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Lit samples; those that jumped with how the sender at the far end has just changed."""
         lit = read.filter(pl.col("receive_power_dbm").is_not_null())
         jumped = (pl.col("receive_change_db").abs() > self.jump_db).fill_null(value=False)
-        columns = (*PLACE, "time", "transmit_change_db")
-        lanes = pl.concat([state.select(columns), read.select(columns)])
         asked = beside_far_end(
-            with_link(lit.filter(jumped), context.topology), lanes, ("transmit_change_db",), _tolerance_seconds(context)
-        ).drop("whole", "peer", "peer_port")
+            with_link(lit.filter(jumped), context.topology), before, read, ("transmit_change_db",),
+            _tolerance_seconds(context),
+        ).drop("whole", "peer", "peer_port")  # fmt: skip
         return interleaved(lit.filter(~jumped), asked)
 
     def _fit(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
@@ -187,9 +176,16 @@ class ReceivePowerTrend:
             .when(over).then(0)
         )  # fmt: skip
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+    def _findings(
+        self, changes: pl.DataFrame, before: pl.DataFrame, walked: pl.DataFrame, context: Context
+    ) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
+        wholes, slope = beside_peers(of_links(changes, before, context.topology), walked), ("bias_milliamps_per_hour",)
+        slopes = before.select("entity", *slope, time="lit_time")
+        spoken = beside_far_end(wholes, slopes, walked, slope, _tolerance_seconds(context))
         page = pl.col("severity") == "page"
-        rows = changes.with_columns(
+        rows = spoken.with_columns(
             code=pl.when(page).then(pl.lit("below_alarm")).otherwise(pl.lit("fading")),
             score=pl.col("alarm_dbm") - pl.col("receive_power_dbm"),
             threshold=pl.lit(0.0),

@@ -8,13 +8,13 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import with_link, with_port
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import of_links
 from detectors.fabric.port_samples import ordered_ports
 from detectors.fabric.steps import OPEN, finished_steps
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, interleaved, part
+from detectors.stats.sorted_state import beside, interleaved, part, rows_of, with_rows
 from schemas.fabric import FabricPort
 from schemas.job import Heartbeat
 
@@ -72,17 +72,18 @@ class SlowHop:
         known = part(state, "row", PORT)
         ports, findings = known, ordered()
         if not tables[FabricPort].is_empty():
+            samples = _active(context.once(ordered_ports, tables[FabricPort]))
+            few = rows_of(known, samples["entity"])
             walked, memory = scan(
-                _active(context.once(ordered_ports, tables[FabricPort])), known.select("entity", "time", *PORT_MEMORY),
+                samples, few.select("entity", "time", *PORT_MEMORY),
                 inputs=("gigabits", "lanes", "at"), memory=PORT_MEMORY, outputs=PORT_SAID, step=self._port,
             )  # fmt: skip
             changes, after = graded_levels(
-                self._judged(walked, jobs), known.select(GRADE_COLUMNS.names()),
+                self._judged(walked, jobs), few.select(GRADE_COLUMNS.names()),
                 for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
             )  # fmt: skip
-            were_bad = with_link(with_port(known.filter("ticket_active")), context.topology)
-            findings = self._findings(fold(with_link(changes, context.topology), were_bad))
-            ports = self._kept(PORT, beside(memory, after))
+            findings = self._findings(changes, known, context)
+            ports = with_rows(known, self._kept(PORT, beside(memory, after)))
         # In order of `row`, so that the next batch finds each kind by bisection.
         kept = [self._kept(JOB, jobs_after), self._kept(OPEN_STEP, open_after.sort("job", "step")), ports]
         return Detection(findings, pl.concat(kept))
@@ -152,10 +153,12 @@ class SlowHop:
         grade = pl.when(pl.col("job").is_not_null()).then(2).otherwise(1).cast(pl.Int64())
         return interleaved(fine, asked.with_columns(grade=grade))
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
+    def _findings(self, changes: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
         page = pl.col("severity") == "page"
         low_at = pl.from_epoch(pl.col("low_at").cast(pl.Int64()), time_unit="us").dt.replace_time_zone("UTC")
-        rows = changes.with_columns(
+        rows = of_links(changes, before, context.topology).with_columns(
             code=pl.when(page).then(pl.lit("slow_hop")).otherwise(pl.lit("slow_rate")),
             score=1 - pl.col("share"),
             threshold=pl.lit(1 - self.share_limit),

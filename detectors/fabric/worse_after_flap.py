@@ -8,12 +8,12 @@ import dataframely as dy
 import numpy as np
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.fabric.lanes import with_link, with_port
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.fabric.lanes import of_links
 from detectors.fabric.port_samples import TRAINING, bits_since, held, ordered_ports, port_samples, raw_rate, settled
-from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside
+from detectors.stats.sorted_state import beside, in_order, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 
@@ -64,18 +64,19 @@ class WorseAfterFlap:
         self, tables: Mapping[type[dy.Schema], pl.DataFrame], state: pl.DataFrame, context: Context
     ) -> Detection:
         """Findings on links: link_degraded."""
+        ports, known = context.once(ordered_ports, tables[FabricPort]), in_order(state)
+        few = rows_of(known, ports["entity"])
         walked, memory = scan(
-            port_samples(context.once(ordered_ports, tables[FabricPort]), COUNTERS, RATES),
-            state.select("entity", "time", *MEMORY), inputs=("up", "downed", "gigabits", *COUNTERS, *RATES),
+            port_samples(ports, COUNTERS, RATES),
+            few.select("entity", "time", *MEMORY), inputs=("up", "downed", "gigabits", *COUNTERS, *RATES),
             memory=MEMORY, outputs=("grade", "raw", "raw_before"), step=self._step,
         )  # fmt: skip
         changes, after = graded_levels(
-            walked.with_columns(pl.col("grade").cast(pl.Int64())), state.select(GRADE_COLUMNS.names()),
+            walked.with_columns(pl.col("grade").cast(pl.Int64())), few.select(GRADE_COLUMNS.names()),
             for_seconds=self.for_seconds, clear_seconds=self.clear_seconds,
         )  # fmt: skip
-        were_bad = with_link(with_port(state.filter("ticket_active")), context.topology)
-        wholes = fold(with_link(changes, context.topology), were_bad)
-        return Detection(self._findings(wholes), beside(memory, after).select(self.keeps.names()))
+        after = with_rows(known, beside(memory, after).select(self.keeps.names()))
+        return Detection(self._findings(changes, known, context), after)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)
@@ -95,8 +96,10 @@ class WorseAfterFlap:
         }  # fmt: skip
         return after, {"grade": np.where(bad, 1.0, np.where(good, 0.0, np.nan)), "raw": raw, "raw_before": before}
 
-    def _findings(self, changes: pl.DataFrame) -> pl.DataFrame:
-        rows = changes.with_columns(
+    def _findings(self, changes: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
+        rows = of_links(changes, before, context.topology).with_columns(
             code=pl.lit("after_retrain"), score=pl.col("raw"), threshold=self.times * pl.col("raw_before"),
             raw_bit_error_rate=pl.col("raw"), raw_bit_error_rate_before=pl.col("raw_before"),
             action=pl.lit("open_ticket"),

@@ -24,7 +24,8 @@ def graded_levels(
     holds), was (what held before), active, severity and first_bad_at (of the level, in whatever grade); and the state.
     Who was never bad has no state, so that hundreds of thousands of good lanes cost nothing.
     """
-    state = state.filter(pl.col("ticket_bad").is_not_null())
+    known = state["ticket_bad"].is_not_null()
+    state = state.filter(known) if known.any() else state.clear()
     samples = _worth_telling(samples, state)
     if samples.is_empty():
         return _nothing(samples), state.sort("entity")
@@ -68,9 +69,10 @@ def _nothing(samples: pl.DataFrame) -> pl.DataFrame:
 
 def _worth_telling(samples: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
     """Samples of entities with a state, and of the others from their first bad one on."""
-    bad = samples.filter(pl.col("grade") > 0)["entity"]
-    if bad.is_empty() and state.is_empty():
+    is_bad = samples["grade"] > 0
+    if state.is_empty() and not is_bad.any():
         return samples.clear()
+    bad = samples["entity"].filter(is_bad)
     known = pl.col("entity").is_in(state["entity"].implode())
     some = samples.filter(known | pl.col("entity").is_in(bad.unique().implode()))
     seen_bad = (pl.col("grade") > 0).fill_null(value=False).cum_max().over("entity")

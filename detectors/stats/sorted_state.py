@@ -1,6 +1,7 @@
 """State with a row per entity, in order of entity: found by bisection and changed in place of being joined again.
 
-A live batch speaks of a few of hundreds of thousands of entities. A join hashes them all, each time.
+A live batch speaks of a few of hundreds of thousands of entities. A join hashes them all, each time; so a detector
+takes the rows of those that speak (`rows_of`), works on them alone, and puts them back (`with_rows`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -8,6 +9,8 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from detectors.stats.adjacent import differs
 
 Numbers = npt.NDArray[np.int64]
 
@@ -39,6 +42,13 @@ def stretches(state: pl.DataFrame, column: str) -> dict[str, pl.DataFrame]:
         found[value] = state.slice(begin, end - begin)
         begin = end
     return found
+
+
+def rows_of(state: pl.DataFrame, entities: pl.Series) -> pl.DataFrame:
+    """The ordered state's rows of these entities, each once and in order. entities: in order, repeats together."""
+    once = entities.filter(pl.Series(differs(entities)))
+    at, there = places(state, once)
+    return state if len(once) == state.height and there.all() else state[at[there]]
 
 
 def places(state: pl.DataFrame, entities: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -99,9 +109,18 @@ def merged(
     rows = rows[state.columns]
     if rows.height == state.height and there.all() and (at[1:] > at[:-1]).all():
         return rows  # everybody's
-    chosen = np.arange(state.height)
-    chosen[at[there]] = state.height + np.flatnonzero(there)
-    kept = pl.concat([state, rows]).gather(chosen)
+    kept = put(state, at[there], rows.filter(pl.Series(there)).drop(by))
     if there.all():
         return kept
     return pl.concat([kept, rows.filter(pl.Series(~there))]).sort(by)
+
+
+def put(state: pl.DataFrame, at: npt.NDArray[np.int64], rows: pl.DataFrame) -> pl.DataFrame:
+    """The state with these values, of some of its columns, in the rows at these places. A column in which they are what
+    was there is the same as before; of the others a copy is changed, which is all that this costs.
+    """
+    where, before = pl.Series(at), state[rows.columns][at]
+    return state.with_columns(
+        state[name].clone().scatter(where, rows[name])
+        for name in rows.columns if not before[name].equals(rows[name], null_equal=True)
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 import dataframely as dy
 import numpy as np
@@ -16,12 +17,13 @@ import polars as pl
 
 from detectors.contract import Context
 from detectors.heard import in_order
-from detectors.stats.sorted_state import stretches
+from detectors.stats.sorted_state import put, stretches
 from schemas.tables import TABLE_BY_SCHEMA, Table
 
 GRID_SECONDS = 10.0
 UNKNOWN = -1.0
 KEYS = ["source", "unit"]
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Walked:
 
     def with_lasts(self, walked: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
         """The state in which the named columns of each entity's last row stand for what was there."""
-        return put(self.state, self.rows["place"].filter(self.ends), walked[names].filter(self.ends))
+        return put(self.state, self.rows["place"].filter(self.ends).to_numpy(), walked[names].filter(self.ends))
 
 
 def beside_earlier(  # noqa: PLR0913  # rows, memory, and what is looked at
@@ -122,14 +124,19 @@ def beside_earlier(  # noqa: PLR0913  # rows, memory, and what is looked at
         "time", *(pl.when(pl.col(f"{name}_now") >= 0).then(f"{name}_now").alias(name) for name in names)
     )
     unneeded = ("begins", "time_known", *(f"{name}_{what}" for name in names for what in ("known", "now")))
-    return Walked(walked.drop(unneeded), put(state, place, last), ends)
+    return Walked(walked.drop(unneeded), put(state, place.to_numpy(), last), ends)
 
 
 def _with_new(before: pl.DataFrame, firsts: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """The state with rows for entities that it lacks, whose time and values are unknown; and the place of each."""
+    sources = firsts["source"].unique()
 
     def places(state: pl.DataFrame) -> pl.Series:
-        at = state.select(*KEYS, place=pl.int_range(pl.len()))
+        # A join with the whole state would cost more than all the rest.
+        begin, end = (state["source"].search_sorted(sources, side).to_numpy().astype(np.int64) for side in SIDES)
+        length = end - begin
+        rows = np.arange(length.sum()) + np.repeat(begin - (np.cumsum(length) - length), length)
+        at = state[KEYS][rows].with_columns(pl.Series("place", rows))
         return firsts.select(KEYS).join(at, on=KEYS, how="left", maintain_order="left")["place"]
 
     place = places(before)
@@ -138,10 +145,3 @@ def _with_new(before: pl.DataFrame, firsts: pl.DataFrame) -> tuple[pl.DataFrame,
     new = firsts.filter(place.is_null()).select(*KEYS, "since")
     state = pl.concat([before, new], how="diagonal").sort(KEYS)
     return state, places(state)
-
-
-def put(state: pl.DataFrame, place: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
-    """The state with these values in the rows at these places."""
-    chosen = np.arange(state.height)
-    chosen[place.to_numpy()] = state.height + np.arange(rows.height)
-    return state.with_columns(pl.concat([state[rows.columns], rows])[chosen])

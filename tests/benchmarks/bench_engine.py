@@ -1,9 +1,11 @@
 """Where the steps of the engine spend their processor seconds: each detector, and the engine around them.
 
-Run: python -m tests.benchmarks.bench_engine [--gpus 24576] [--seconds 60] [--step 1] [--profile usual|high] [--idle] [--apart]
+Run: python -m tests.benchmarks.bench_engine [--gpus 24576] [--seconds 60] [--step 1] [--profile usual|high]
+[--idle] [--apart]
 The first `seconds` warm up, as every entity is new in them; the next are judged in steps of `step` seconds: 1 as serve
-does, 60 as replay does. --idle: steps to which nothing has come, what serve pays at least; figures are then per step. --apart: each source
-at a point of its own in the interval, as collectors are, so that a step hears few of the slow ones.
+does, 60 as replay does. --idle: steps to which nothing has come, what serve pays at least; figures are then per step.
+--apart: each source at a point of its own in the interval, as collectors are, so that a step hears few of the slow
+ones.
 """
 
 import argparse
