@@ -61,6 +61,13 @@ def of_kind(rows: pl.DataFrame, kind: int, table: Table) -> pl.DataFrame:
     return rows.with_columns(kind=pl.lit(kind, pl.Int8()), table=pl.lit(table.name))
 
 
+def kept(before: pl.DataFrame, after: pl.DataFrame, kind: int, table: Table) -> pl.DataFrame:
+    """A part of the state with these columns as they are after the batch. before: with all columns of the state."""
+    if before.height == after.height:  # nobody new: what is not told anew is not even looked at
+        return before.with_columns(after.get_columns())
+    return pl.concat([before.clear(), of_kind(after, kind, table)], how="diagonal").select(before.columns)
+
+
 def entities_apart(state: pl.DataFrame, kind: int) -> tuple[pl.DataFrame, Mapping[str, pl.DataFrame]]:
     """What stands before the rows of the last kind, and those by table. Nothing is copied."""
     few = state.head(bisect_left(state["kind"], kind))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
+from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import CLASSIC_COUNTER_BITS, FabricPort
 from schemas.gpu import Gpu
 from schemas.tables import TABLE_BY_SCHEMA, Table
@@ -18,6 +19,12 @@ COUNTER_BITS: Mapping[type[dy.Schema], Mapping[str, int]] = {
     Gpu: {"pcie_replay_total": 32},
 }
 BETWEEN = "\x1f"  # between the parts of an entity's name
+NO_SAMPLES = pl.DataFrame(
+    schema={
+        "entity": pl.String(), "time": UTC_MICROSECONDS, "value": pl.Float64(), "top": pl.Float64(),
+        "grade": pl.Int64(),
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +65,8 @@ class SaturatedCounters:
             _samples(tables[schema], TABLE_BY_SCHEMA[schema], bits, state) for schema, bits in COUNTER_BITS.items()
         ]
         changes, after = graded_levels(pl.concat(samples), state, for_seconds=self.for_seconds)
+        if changes.is_empty():
+            return Detection(NO_FINDINGS, after)
         wholes = fold(_with_whole(changes), _with_whole(state.filter("ticket_active")))
         said = wholes.with_columns(port=_part(2), counter=_part(3)).with_columns(
             evidence("port", "counter", "value", "top"), code="counter", score="value", threshold="top",
@@ -77,7 +86,7 @@ def _samples(rows: pl.DataFrame, table: Table, bits: Mapping[str, int], state: p
     known = state["entity"].str.extract(f"^(.*){BETWEEN}[^{BETWEEN}]*$")
     concerned = pl.concat([at_top["place"], known]).unique()
     if concerned.is_empty():
-        rows = rows.clear()
+        return NO_SAMPLES
     long = (
         rows.select(pl.col(table.time), *tops, place=place)
         .filter(pl.col("place").is_in(concerned.implode()))

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
-from detectors.telemetry.counter_rows import KEYS, beside_earlier, entities_apart, of_kind, thinned_tables
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
+from detectors.telemetry.counter_rows import KEYS, beside_earlier, entities_apart, kept, of_kind, thinned_tables
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.gpu import Gpu
@@ -84,25 +84,26 @@ class SourceRestart:
         few, entities = entities_apart(state, ENTITY)
         if few.is_empty() and all(rows.is_empty() for rows in fresh.values()):
             return Detection(ordered(), state)
-        restarts, pending, kept = [], [], []
+        restarts, pending, entities_after = [], [], []
         for schema, names in COUNTERS.items():
             table = TABLE_BY_SCHEMA[schema]
             known = entities.get(table.name, self.keeps.to_frame())
             falls = few.filter((pl.col("kind") == FALL) & (pl.col("table") == table.name)).select(FALLEN.names())
             if not fresh[schema].is_empty():
                 walked = beside_earlier(fresh[schema], known, table, context, names=names)
-                new, known = self._fallen(walked.rows, names), walked.state
-                anew, falls = self._restarts(pl.concat([falls, new]), known, table)
-                restarts.append(anew)
+                new, known = self._fallen(walked.rows, names), kept(known, walked.state, ENTITY, table)
+                if not (new.is_empty() and falls.is_empty()):
+                    anew, falls = self._restarts(pl.concat([falls, new]), known, table)
+                    restarts.append(anew)
             falls = falls.filter(pl.col("time") + timedelta(seconds=self.together_seconds) >= context.now)
             pending.append(of_kind(falls.sort("source", "time", "unit"), FALL, table))
-            kept.append(of_kind(known, ENTITY, table))
+            entities_after.append(known)
         said, runs = self._levels(restarts, few, context.now)
         # Each part is in its own order already: to sort the whole would cost more than all the rest.
-        after = pl.concat([runs, *pending, *kept], how="diagonal").select(
+        few = pl.concat([runs, *pending], how="diagonal").select(
             pl.col(name).cast(dtype) for name, dtype in self.keeps.items()
         )
-        return Detection(said, after)
+        return Detection(said, pl.concat([few, *entities_after]))
 
     def _fallen(self, walked: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
         """FALLEN: the entities that have begun anew, and when."""
@@ -156,6 +157,8 @@ class SourceRestart:
         """Statements of the runs of restarts, and the runs that go on. Few, and each leans on the last: a loop."""
         apart = timedelta(seconds=self.apart_seconds)
         runs = {row.pop("entity"): row for row in few.filter(kind=RUN).select("entity", *RUN_COLUMNS).to_dicts()}
+        if not runs and not restarts:
+            return NO_FINDINGS, pl.DataFrame(schema=self.keeps)
         said: list[dict[str, Any]] = []
 
         def end(entity: str, run: Mapping[str, Any]) -> None:

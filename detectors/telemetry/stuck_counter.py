@@ -8,7 +8,7 @@ from typing import ClassVar
 import dataframely as dy
 import polars as pl
 
-from detectors.contract import Context, Detection, evidence, findings_frame, ordered
+from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
 from detectors.silence import seconds
 from detectors.stats.adjacent import within
 from detectors.stats.grades import GRADE_COLUMNS, fold, graded_levels
@@ -18,6 +18,7 @@ from detectors.telemetry.counter_rows import (
     Walked,
     beside_earlier,
     entities_apart,
+    kept,
     of_kind,
     thinned_tables,
 )
@@ -41,6 +42,9 @@ REMEMBERED = tuple(name for schema in JUDGED for name in (*JUDGED[schema], *BESI
 COUNTED = tuple(name for names in JUDGED.values() for name in names)
 LEVEL, ENTITY = range(2)  # kinds of rows of the state, in its order
 BETWEEN = "\x1f"  # between the parts of an entity's name
+NO_SAMPLES = pl.DataFrame(
+    schema={"entity": pl.String(), "time": UTC_MICROSECONDS, "grade": pl.Int64(), "value": pl.Float64()}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +98,7 @@ class StuckCounter:
             return Detection(ordered(), state)
         levels, entities = entities_apart(state, ENTITY)
         said: list[pl.DataFrame] = []
-        stuck, kept = [pl.DataFrame(schema=self.keeps)], list[pl.DataFrame]()
+        stuck, entities_after = [pl.DataFrame(schema=self.keeps)], list[pl.DataFrame]()
         for schema in JUDGED:
             table, rows = TABLE_BY_SCHEMA[schema], fresh[schema]
             interval = context.interval_seconds_of(table)
@@ -109,14 +113,12 @@ class StuckCounter:
                 samples = self._samples(walked, held, table)
                 changes, held_after = graded_levels(samples, held, for_seconds=limit_seconds)
                 said.append(self._findings(changes, held, limit_seconds))
-                held, before = held_after, beside.with_lasts(walked, _flags(schema))
+                held, before = held_after, kept(before, beside.with_lasts(walked, _flags(schema)), ENTITY, table)
             stuck.append(of_kind(held, LEVEL, table))
-            kept.append(of_kind(before, ENTITY, table))
+            entities_after.append(before)
         # Each part is in its own order already: to sort the whole would cost more than all the rest.
-        after = pl.concat([*stuck, *kept], how="diagonal").select(
-            pl.col(name).cast(dtype) for name, dtype in self.keeps.items()
-        )
-        return Detection(ordered(*said), after)
+        few = pl.concat(stuck, how="diagonal").select(self.keeps.names())
+        return Detection(ordered(*said), pl.concat([few, *entities_after]))
 
     def _must(self, name: str) -> pl.Expr:
         """Whether the counter must have counted since the row before."""
@@ -167,12 +169,16 @@ class StuckCounter:
 
     def _samples(self, walked: pl.DataFrame, held: pl.DataFrame, table: Table) -> pl.DataFrame:
         """Samples of the counters that stand still in these rows or have before: entity is the counter of a unit."""
+        names = JUDGED[table.schema]
+        stuck = {
+            name: (_still(name) & pl.col(f"{name}_counts") & self._must(name)).fill_null(value=False) for name in names
+        }
+        stands = walked.select(stuck[name].alias(name) for name in names)
+        if held.is_empty() and not any(stands[name].any() for name in names):
+            return NO_SAMPLES
         found = []
-        for name in JUDGED[table.schema]:
-            grade = (
-                pl.when(_grew(name)).then(0)
-                .when((_still(name) & pl.col(f"{name}_counts") & self._must(name)).fill_null(value=False)).then(1)
-            )  # fmt: skip
+        for name in names:
+            grade = pl.when(_grew(name)).then(0).when(stands[name]).then(1)
             graded = walked.select(
                 "source", "unit", "time", grade=grade.cast(pl.Int64), value=pl.col(name)
             ).drop_nulls("grade")  # fmt: skip
@@ -190,6 +196,8 @@ class StuckCounter:
         return pl.concat(found).sort("entity", "time")
 
     def _findings(self, changes: pl.DataFrame, held: pl.DataFrame, limit_seconds: float) -> pl.DataFrame:
+        if changes.is_empty():
+            return NO_FINDINGS
         wholes = fold(_with_whole(changes), _with_whole(held.filter("ticket_active")))
         said = wholes.with_columns(unit=_part(2), counter=_part(3)).with_columns(
             evidence("unit", "counter", "value"), code="counter",
