@@ -25,6 +25,8 @@ def with_port(rows: pl.DataFrame) -> pl.DataFrame:
 def with_link(rows: pl.DataFrame, topology: Topology) -> pl.DataFrame:
     """Rows with device and port, and their cable as whole (device:port where no cable is known), peer, peer_port."""
     ports = topology.ports_by_name
+    if rows.is_empty():
+        return rows.hstack(ports.select("peer", "peer_port", whole="cable").clear())
     names = rows.select(pl.format("{}:{}", "device", "port")).to_series()
     at, there = located(ports["name"], names.fill_null(""))
     found = ports.select("peer", "peer_port", "cable").gather(pl.Series(at).set(pl.Series(~there), None))
@@ -48,16 +50,19 @@ def beside_far_end(
     before: the ordered state, told: rows of the batch; both with entity, time and the columns. What is older than the
     tolerance is null: unknown.
     """
+    named = {column: f"far_{column}" for column in columns}
+    if rows.is_empty():
+        return rows.hstack(before.select(columns).clear().rename(named))
     asked = rows.sort("time", maintain_order=True).with_columns(_far=FAR_LANE)
     far = words_of(asked["_far"], before, told, columns).rename({"entity": "_far"})
     return asked.join_asof(
-        far.rename({column: f"far_{column}" for column in columns}), on="time", by="_far",
+        far.rename(named), on="time", by="_far",
         tolerance=f"{round(tolerance_seconds * 1000)}ms", check_sortedness=False,
     ).drop("_far")  # fmt: skip
 
 
 def words_of(entities: pl.Series, before: pl.DataFrame, told: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
-    """What these entities said, in the ordered state and in the batch: entity, time and the columns, in order of time."""
+    """What these entities said, in the ordered state and in the batch, in order of time: entity, time, the columns."""
     asked, said = entities.drop_nulls().unique().sort(), ("entity", "time", *columns)
     few = told.filter(pl.col("entity").is_in(asked.implode()))
     both = pl.concat([rows_of(before, asked).select(said), few.select(said)])
