@@ -13,7 +13,7 @@ from detectors.fabric.port_samples import ordered_ports
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, forgiven_links, spread, still_needed, with_windows
 from detectors.stats.adjacent import begins, ends, within
-from detectors.stats.sorted_state import beside, located, with_rows
+from detectors.stats.sorted_state import beside, located, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort
 from schemas.job import Maintenance
@@ -72,13 +72,14 @@ class LinkDown:
         nothing = pl.DataFrame(schema=self.keeps)
         plans_after = pl.concat([nothing, lasting], how="diagonal").select(self.keeps.names())
         newest = _at_ends(said.filter(ends()), context)
-        restless = newest["whole"].is_in(_restless(said, newest, known).implode())
-        quiet = _heard(known, newest.filter(~restless))
+        few = rows_of(known, newest["whole"].unique().sort())
+        restless = newest["whole"].is_in(_restless(said, newest, few).implode())
+        quiet = with_rows(known, _heard(few, newest.filter(~restless)))
         if not restless.any():
             return Detection(ordered(), pl.concat([plans_after, quiet]))
         some = said.filter(pl.col("entity").is_in(newest.filter(restless)["entity"].implode()))
         rows = _by_link(_at_ends(some, context))
-        before = known.filter(pl.col("entity").is_in(rows["entity"].unique().implode()))
+        before = rows_of(known, rows["entity"].unique().sort())
         carried = before.drop(*PLAN, *(name for name in LEVEL_COLUMNS if name not in ("entity", "time")))
         rows = pl.concat([carried.with_columns(carried=True), rows.with_columns(carried=False)], how="diagonal").sort(
             "entity", "carried", "time", descending=[False, True, False]
