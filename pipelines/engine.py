@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-import numpy as np
 import polars as pl
 
 from detectors.catalog import ROWS_ALONE
@@ -39,7 +38,6 @@ NOBODY_LATE = pl.DataFrame(schema=LATE_COLUMNS)
 SOURCE_COLUMNS = pl.Schema({"table": pl.String(), "source": pl.String(), "newest": UTC_MICROSECONDS})
 SAID = "_said"
 ALLOWED_LATENESS_SECONDS: Mapping[str, float] = {"events": 0.0, "metrics": 1.0}
-FEW = 4  # the rows of a step are few where there are so many times as many
 PLANS_KEPT = timedelta(days=30)  # so far behind the newest plan a repeat of an older one is known as one
 
 
@@ -185,7 +183,8 @@ class Engine:
                 ), rechunk=True,
             )  # fmt: skip
             later = waiting.get(table.name, rows.clear())
-            rows = _near_newest(table, rows, released[table.name], later, self._allowed(table))
+            spoke = pl.concat([released[table.name][table.source], later[table.source]])
+            rows = rows.filter(is_near_newest(rows, later, table.sender, table.time, self._allowed(table), spoke))
             if not rows.is_empty():
                 kept[table.name] = rows
         return kept
@@ -213,25 +212,9 @@ class Engine:
         return ordered(*said), states
 
 
-def _near_newest(
-    table: Table, rows: pl.DataFrame, fresh: pl.DataFrame, later: pl.DataFrame, allowed: timedelta
-) -> pl.DataFrame:
-    """Rows no further behind their sender's newest than is allowed. fresh: those of this step among them. Only senders
-    that spoke have gone on; where they are few, of a table that is sampled seldom, the others are not looked at.
-    """
-    sender = (table.source, *table.senders)
-    if FEW * fresh.height > rows.height:
-        return rows.filter(is_near_newest(rows, later, sender, table.time, allowed))
-    spoke = pl.concat([fresh[table.source], later[table.source]]).unique()
-    stays = rows[table.source].is_in(spoke.implode()).not_().to_numpy().copy()
-    mine = np.flatnonzero(~stays)
-    stays[mine] = is_near_newest(rows[mine], later, sender, table.time, allowed)
-    return rows.filter(stays)
-
-
 def sender_of(table: Table) -> pl.Expr:
     """Whose order of rows says what is late: the source, or each of its independent senders."""
-    return pl.concat_str(table.source, *table.senders, separator="/")
+    return pl.concat_str(*table.sender, separator="/")
 
 
 def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -240,7 +223,7 @@ def newest_of_sources(known: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -
     for name in sorted(name for name, rows in tables.items() if not rows.is_empty()):
         table, rows = TABLE_BY_NAME[name], tables[name]
         begin, end = span(known, "table", name)
-        seen = rows.group_by(table.source, *table.senders).agg(seen=pl.col(table.time).max())
+        seen = rows.group_by(*table.sender).agg(seen=pl.col(table.time).max())
         named = seen.select(source=sender_of(table), table=pl.lit(name), seen="seen")
         kept += [known.slice(done, begin - done), _newer(known.slice(begin, end - begin), named)]
         done = end

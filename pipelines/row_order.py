@@ -12,6 +12,8 @@ import polars as pl
 
 from detectors.heard import numbers_of
 
+FEW = 4  # rows are few where there are so many times as many
+
 
 def is_increasing(rows: pl.DataFrame, columns: Sequence[str]) -> bool:
     """Whether each row is greater than the one before, compared column by column; a null compares as no."""
@@ -48,10 +50,25 @@ def is_nobody_behind(times: pl.Series, newest: pl.Series, allowed: timedelta) ->
     return all(isinstance(span, timedelta) and span <= allowed for span in spans)
 
 
-def is_near_newest(
+def is_near_newest(  # noqa: PLR0913, PLR0917  # rows, who else spoke, and the rule
+    rows: pl.DataFrame, later: pl.DataFrame, sender: Sequence[str], time: str, allowed: timedelta, spoke: pl.Series
+) -> npt.NDArray[np.bool_]:
+    """Whether each row is no further than `allowed` behind the newest of its sender, be that among the later rows.
+
+    spoke: sources (the first column of the sender) of rows that have come since all others were found to be. Where they
+    are few, as of a table that is sampled seldom, nobody else is looked at.
+    """
+    if FEW * len(spoke) <= rows.height:
+        near = ~rows[sender[0]].is_in(spoke.unique().implode()).to_numpy()
+        some = np.flatnonzero(~near)
+        near[some] = _is_near(rows[some], later, sender, time, allowed)
+        return near
+    return _is_near(rows, later, sender, time, allowed)
+
+
+def _is_near(
     rows: pl.DataFrame, later: pl.DataFrame, sender: Sequence[str], time: str, allowed: timedelta
 ) -> npt.NDArray[np.bool_]:
-    """Whether each row is no further than `allowed` behind the newest of its sender, be that among the later rows."""
     if rows.is_empty():
         return np.zeros(0, dtype=np.bool_)
     every = pl.concat([rows[[time, *sender]], later[[time, *sender]]])

@@ -39,6 +39,11 @@ class Table:
     senders: tuple[str, ...] = ()
     ahead: bool = False
 
+    @property
+    def sender(self) -> tuple[str, ...]:
+        """Columns that tell who sent a row."""
+        return (self.source, *self.senders)
+
     @cached_property
     def columns(self) -> pl.Schema:
         """Column names and types, in order."""

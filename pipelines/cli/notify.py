@@ -1,7 +1,7 @@
 """hotspare notify: tell receivers what has changed; `serve` does it by itself."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -47,12 +47,13 @@ def _summary(told: int, receivers: Sequence[str], settings: NotifySettings) -> s
 
 
 def keep_telling(
-    operations: OperationsStore, receivers: Sequence[Receiver], settings: NotifySettings, stopping: threading.Event
-) -> None:
-    """Beside the loop, until stopped: a receiver or a store that is away is tried again."""
+    operations: OperationsStore, receivers: Sequence[Receiver], settings: NotifySettings, stopping: threading.Event,
+    lasting_now: Callable[[], Collection[str]],
+) -> None:  # fmt: skip
+    """Beside the loop, until stopped: a receiver or a store that is away is tried again. lasting_now: see `deliver`."""
     while receivers and not stopping.wait(ROUND_SECONDS):
         try:
-            done = deliver(operations, receivers, settings, datetime.now(UTC))
+            done = deliver(operations, receivers, settings, datetime.now(UTC), lasting_now())
         except StoreUnavailable as error:
             log.warning("notify_waits", reason=str(error))
             continue

@@ -65,7 +65,7 @@ def serve(
             log.info("serving", console=f"http://{host}:{at}", process=os.getpid())
         else:
             console().print(f"hotspare: console at http://{host}:{at}, stop with Ctrl-C")
-        told = (operations, receivers, chosen.notify, stopping)
+        told = (operations, receivers, chosen.notify, stopping, service.lasting_now)
         threading.Thread(target=keep_telling, args=told, name="notify", daemon=True).start()
         with reporting(service.figures):
             stopping.wait()

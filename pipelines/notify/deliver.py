@@ -5,7 +5,7 @@ restart tells nothing twice. Silences and maintenance windows keep quiet what ha
 lasts after them is told then; an end is told to whoever knows the begin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2s
@@ -22,6 +22,7 @@ from pipelines.recovery.ledger import Ledger
 from schemas.action import ActionRecord
 from schemas.incident import Incident, State
 
+NOTHING_SAID = ""
 TOLD_STATES: tuple[State, ...] = ("firing", "acknowledged", "mitigating", "resolved")
 
 
@@ -34,33 +35,42 @@ class Delivered:
 
 
 def deliver(
-    store: OperationsStore, receivers: Sequence[Receiver], settings: NotifySettings, now: datetime
-) -> Delivered:
-    """One round. now: wall-clock time. Raises StoreUnavailable."""
+    store: OperationsStore, receivers: Sequence[Receiver], settings: NotifySettings, now: datetime,
+    lasting_now: Collection[str] = (),
+) -> Delivered:  # fmt: skip
+    """One round. now: wall-clock time. lasting_now: incidents that telemetry of these minutes shows to last, which are
+    news to whoever has not been told, however long ago they were detected. Raises StoreUnavailable.
+    """
     told, troubles = 0, list[str]()
     since = now - timedelta(seconds=settings.old_seconds)
     ledger = Ledger(store)
     old = [one for one in store.incidents(states=TOLD_STATES[:-1], limit=None) if one.detected_at < since]
     muted, unmuted = quiet(store, old, now)
     # However long ago a window or silence has ended, nobody could be told of these.
-    fresh = (*store.incidents(since=since, limit=None), *(one for one in old if unmuted.mutes(one)))
+    late = (one for one in old if unmuted.mutes(one) or one.id in lasting_now)
+    fresh = (*store.incidents(since=since, limit=None), *late)
     for receiver in receivers:
         known = _known(store, receiver.name)
         lasting = {name for name, (_, _, over) in known.items() if not over} - {one.id for one in fresh}
         told_over = {name for name, (_, _, over) in known.items() if over} - {one.id for one in fresh}
         again = [one for one in old if one.id in told_over]  # news, though it was first detected long ago
+        is_away = False
         for incident in (*fresh, *again, *(store.incident(name) for name in sorted(lasting))):
             records = ledger.actions(incident=incident.id, limit=None)
             said = fingerprint(incident, records)
             if not _is_due(incident, said, known.get(incident.id), receiver, muted, settings, now):
                 continue
+            if is_away:
+                _owe(store, receiver.name, incident, known, now)
+                continue
             trouble = receiver.tell(page_of(incident, sorted(records, key=lambda one: one.at), settings.runbooks), now)
             if trouble is not None:
                 said_before = any(one.startswith(f"{receiver.name}: ") for one in troubles)
                 troubles += [] if said_before else [f"{receiver.name}: {trouble}"]
-                if isinstance(trouble, PageRefused):
-                    continue
-                break  # the next round tries again; the rest would meet the same
+                if not isinstance(trouble, PageRefused):
+                    is_away = True  # the next round tries again; the rest would meet the same
+                    _owe(store, receiver.name, incident, known, now)
+                continue
             _remember(store, receiver.name, incident, said, now)
             told += 1
     return Delivered(told, tuple(troubles))
@@ -100,7 +110,19 @@ def _known(store: OperationsStore, receiver: str) -> dict[str, tuple[str, dateti
 
 
 def _remember(store: OperationsStore, receiver: str, incident: Incident, said: str, now: datetime) -> None:
-    row = {"receiver": receiver, "incident": incident.id, "said": said, "at": now, "over": incident.state == "resolved"}
+    _write(store, receiver, incident, said, now, over=incident.state == "resolved")
+
+
+def _owe(store: OperationsStore, receiver: str, incident: Incident, known: Mapping[str, object], now: datetime) -> None:
+    """A begin that could not be told stays news until it can be, also when that is long after it was detected."""
+    if incident.id not in known:
+        _write(store, receiver, incident, NOTHING_SAID, now, over=True)
+
+
+def _write(  # noqa: PLR0913 - the row
+    store: OperationsStore, receiver: str, incident: Incident, said: str, now: datetime, *, over: bool
+) -> None:
+    row = {"receiver": receiver, "incident": incident.id, "said": said, "at": now, "over": over}
     with store.writing() as connection:
         insert = insert_into(connection, DELIVERIES).values(**row)
         changed = {name: insert.excluded[name] for name in ("said", "at", "over")}

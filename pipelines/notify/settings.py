@@ -14,7 +14,8 @@ class NotifySettings(_Section):
     """Section `notify`. alertmanager: its address, as http://localhost:9093. webhook: an address that gets a signed
     POST (secret_file, else HOTSPARE_NOTIFY_SECRET). topic: a Kafka topic. severities: which incidents are told.
     runbooks: where the pages of docs/runbooks are to be read. resend_seconds: Alertmanager forgets what is not said
-    again; old_seconds: what was detected longer ago is history, and is not told.
+    again; old_seconds: what was detected longer ago is history, and is not told,
+    unless it lasts by what `serve` judges of these minutes, or could not be told when it began.
     """
 
     alertmanager: str = Field(default="", pattern=r"^(https?://\S+)?$")

@@ -5,11 +5,12 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 import structlog
 
+from pipelines.engine import EngineState
 from pipelines.operations_store import OperationsStore
 from pipelines.recovery.warm_up import warm_up
 from pipelines.serve.ahead import LATENCIES_MAXIMUM, Ahead, Told
@@ -67,6 +68,7 @@ class Service:
     ) -> None:  # fmt: skip
         self.stopping = stopping
         self._operations = operations
+        self._recent = timedelta(seconds=settings.notify.old_seconds)
         self._store = TelemetryStore(settings.store.telemetry, STOP_BUSY_SECONDS)
         self._source = LanesSource(
             settings=settings.kafka, limits=settings.limits, formats=topic_formats(settings),
@@ -154,6 +156,10 @@ class Service:
     def _has_unwritten(self) -> bool:
         return self._judged is not None and self._judged.unwritten_rows > 0
 
+    def lasting_now(self) -> frozenset[str]:
+        """Ids of the incidents that last as of telemetry of these minutes."""
+        return frozenset() if self._judged is None else lasting(self._judged.state, datetime.now(UTC), self._recent)
+
     def figures(self) -> Figures:
         lanes = {name: lane.figures for name, lane in self._source.lanes.items()}
         troubles = [f"{name} lane: {lane.trouble}" for name, lane in lanes.items() if lane.trouble]
@@ -168,6 +174,13 @@ class Service:
             withdrawn=self._ahead.withdrawn_total, latencies_seconds=tuple(self._ahead.latencies_seconds),
             step_latencies_seconds=tuple(self._step_latencies), now=datetime.now(UTC),
         )  # fmt: skip
+
+
+def lasting(state: EngineState, now: datetime, recent: timedelta) -> frozenset[str]:
+    """Ids of the incidents that last; none where the engine catches up on what is longer past than `recent`."""
+    if now - state.now > recent:
+        return frozenset()
+    return frozenset(one.id for one in state.correlation.incidents if one.state in OPEN)
 
 
 def _log_incident(incident: Incident) -> None:

@@ -22,5 +22,6 @@ def figures_document(figures: Figures) -> dict[str, Any]:
         "ready": figures.ready, "trouble": figures.trouble, "held": figures.held, "now": tally.now,
         "behind_seconds": figures.behind_seconds, "rows": sum(tally.rows.values()), "findings": tally.findings,
         "quarantined": tally.quarantined, "late": tally.late, "unwritten_rows": figures.unwritten_rows,
+        "waiting_rows": sum(figures.waiting_rows.values()),
         "lag_messages": {name: lane.lag for name, lane in figures.lanes.items()},
     }  # fmt: skip

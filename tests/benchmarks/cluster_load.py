@@ -66,8 +66,9 @@ def out_of_step(load: Load, window_seconds: int) -> Iterator[Window]:
             yield from _seconds_of(rows, block.starts_at - timedelta(seconds=BLOCK_SECONDS), window_seconds)
         kept = {name: some.filter(some[TABLE_BY_NAME[name].time] >= block.starts_at) for name, some in rows.items()}
         begins = block.starts_at
+    ends_at = load.scenario.starts_at + timedelta(seconds=load.seconds)
     if kept:
-        yield from _seconds_of(kept, begins, window_seconds)
+        yield from (one for one in _seconds_of(kept, begins, window_seconds) if one.ends_at <= ends_at)
 
 
 def _own_time(rows: pl.DataFrame, table: Table, load: Load) -> pl.DataFrame:

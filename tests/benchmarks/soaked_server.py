@@ -94,8 +94,10 @@ class Server:
     def is_even(self, until: datetime) -> bool:
         """Whether everything that was sent is judged and stored, as far as it knows: all older than `until`."""
         found = self.look()
-        even = bool(found) and not any(found["lag_messages"].values()) and found["unwritten_rows"] == 0
-        return even and found["now"] is not None and datetime.fromisoformat(found["now"]) >= until
+        rows = (*found.get("lag_messages", {}).values(), found.get("waiting_rows"), found.get("unwritten_rows"))
+        return (
+            bool(found) and not any(rows) and found["now"] is not None and datetime.fromisoformat(found["now"]) >= until
+        )
 
     def look(self) -> Mapping[str, Any]:
         """How it does, in its own words; empty while it does not answer."""

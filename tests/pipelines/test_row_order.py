@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.row_order import is_after, is_increasing, is_near_newest, is_nobody_behind, is_unique, without
+from pipelines.row_order import FEW, is_after, is_increasing, is_near_newest, is_nobody_behind, is_unique, without
 from schemas.columns import UTC_MICROSECONDS
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -66,8 +66,22 @@ def test_a_row_is_near_the_newest_of_its_own_sender(
     for time, *sender in (*told, *more):
         newest[*sender] = max(newest.get((*sender,), time), time)
     expected = [newest[*sender] - time <= timedelta(seconds=1) for time, *sender in told]
-    found = is_near_newest(frame([*told]), frame([*more]), ("node", "gpu"), "time", timedelta(seconds=1))
+    kept = frame([*told])
+    found = is_near_newest(kept, frame([*more]), ("node", "gpu"), "time", timedelta(seconds=1), kept["node"])
     assert found.tolist() == expected
+
+
+@given(ROWS, ROWS)
+def test_when_few_have_spoken_since_nobody_else_need_be_looked_at(
+    rows: list[tuple[datetime, str, int | None]], later: list[tuple[datetime, str, int | None]]
+) -> None:
+    told, more = (frame([(time, node, gpu or 0) for time, node, gpu in some]) for some in (rows, later))
+    rule = ("node", "gpu"), "time", timedelta(seconds=1)
+    near = told.filter(is_near_newest(told, more.clear(), *rule, told["node"]))
+    every = pl.concat([near] * (FEW * 3))  # so that those who spoke are few beside them
+    spoke = more["node"].unique()
+    everybody = pl.concat([every["node"], spoke])
+    assert is_near_newest(every, more, *rule, spoke).tolist() == is_near_newest(every, more, *rule, everybody).tolist()
 
 
 @given(ROWS, ROWS)

@@ -1,8 +1,9 @@
+import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.stats.sorted_state import beside, interleaved, part, places, stretches, with_new, with_rows
+from detectors.stats.sorted_state import beside, interleaved, part, places, put, rows_of, stretches, with_new, with_rows
 
 names = st.lists(st.sampled_from([f"leaf-{n}:{m}" for n in range(4) for m in range(4)]), unique=True, max_size=12)
 some = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -23,6 +24,31 @@ def test_rows_replace_what_was_there_and_new_ones_come_in_order(before, now):
     after = with_rows(state_of(before, "old"), state_of(now, "new"))
     assert after["entity"].to_list() == sorted({*before, *now})
     assert as_dict(after) == {**as_dict(state_of(before, "old")), **as_dict(state_of(now, "new"))}
+
+
+@some
+@given(before=names, asked=st.lists(st.sampled_from([f"leaf-{n}:{m}" for n in range(4) for m in range(4)])))
+def test_the_rows_of_entities_come_once_and_in_order_however_often_they_are_asked_for(before, asked):
+    found = rows_of(state_of(before, "old"), pl.Series(sorted(asked), dtype=pl.String))
+    assert found.rows() == [row for row in state_of(before, "old").rows() if row[0] in asked]
+
+
+@some
+@given(data=st.data(), height=st.integers(1, 8))
+def test_values_put_into_a_state_leave_the_state_before_it_as_it_was(data, height):
+    column = st.lists(st.one_of(st.none(), st.floats(allow_nan=False)), min_size=height, max_size=height)
+    state = pl.DataFrame(
+        {"entity": [f"leaf-{n}" for n in range(height)], "a": data.draw(column), "b": data.draw(column)},
+        schema={"entity": pl.String, "a": pl.Float64, "b": pl.Float64},
+    )
+    at = np.array(sorted(data.draw(st.sets(st.integers(0, height - 1)))), dtype=np.int64)
+    values = pl.Series("a", data.draw(column)[: len(at)], pl.Float64)
+    rows_before = state.rows()
+    after = put(state, at, pl.DataFrame([values]))
+    assert state.rows() == rows_before
+    wanted = dict(zip(at.tolist(), values, strict=True))
+    assert after["a"].to_list() == [wanted.get(place, row[1]) for place, row in enumerate(rows_before)]
+    assert after.drop("a").rows() == state.drop("a").rows()
 
 
 @some

@@ -86,6 +86,25 @@ def test_a_receiver_that_is_away_is_told_when_it_is_back(store: OperationsStore)
     assert play(store, pager, (5, FIRING)) == ["begin"]
 
 
+def test_a_receiver_that_was_away_for_hours_is_told_of_what_still_lasts(store: OperationsStore) -> None:
+    also = replace(FIRING, id="inc-2")
+    pager = Pager(away=True)
+    store.upsert_incidents([also], T0)
+    play(store, pager, (3, FIRING))
+    pager.away = False
+    assert play(store, pager, (7200, None), (7201, None), (7202, OVER)) == ["begin", "begin", "end"]
+
+
+def test_what_telemetry_of_now_shows_to_last_is_told_though_nobody_watched_when_it_began(
+    store: OperationsStore,
+) -> None:
+    pager, now = Pager(), T0 + timedelta(hours=2)
+    store.upsert_incidents([FIRING, replace(FIRING, id="inc-history")], now)
+    for _ in range(2):
+        deliver(store, [pager], SETTINGS, now, lasting_now={FIRING.id})
+    assert pager.told == ["begin"]
+
+
 def test_one_that_begins_and_ends_while_the_receiver_is_away_is_not_told(store: OperationsStore) -> None:
     pager = Pager(away=True)
     play(store, pager, (3, FIRING), (61, OVER))
@@ -183,5 +202,5 @@ def test_a_bug_at_one_page_is_not_the_end_of_all_pages(store: OperationsStore, m
 
     monkeypatch.setattr(module, "deliver", failing)
     monkeypatch.setattr(module, "ROUND_SECONDS", 0.0)
-    module.keep_telling(store, [Pager()], SETTINGS, stopping)
+    module.keep_telling(store, [Pager()], SETTINGS, stopping, frozenset)
     assert len(rounds) == 2
