@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import dataframely as dy
 import numpy as np
@@ -17,6 +18,7 @@ from schemas.tables import TABLES
 
 SAMPLED = tuple(table for table in TABLES if table.interval_seconds)
 CLOCKED = tuple(table for table in SAMPLED if table.schema in (Heartbeat, Gpu))
+EVER, NEVER = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 LATE_MEMORY = ("table", "source", "newest", "instants", "last", "behind_seconds", "told")
 
 
@@ -33,14 +35,15 @@ class ClockSkew:
     Stepped back: rows behind their own source's newest row by more than is allowed are put aside as late; after a step
     every row is late behind one and the same newest row, until the clock has caught up. Rows late behind one row, at
     instants_minimum distinct times, one of them by more than skew_seconds. Time and onset: the newest row before the
-    step. Ends with the source's first row that is newer.
+    step. Ends with the source's first row that is newer. Where by then alike_hosts other sources of the table are late
+    too, and have not gone on, an old stretch is being sent or read again, and nothing is said of any clock.
     Defaults: 2 s (design.md section 2; a network that delays gives up to 1 s); two instants, as one row may stray; 10 s
     and 60 s, so that a way that clogs up for a moment is no clock; three others within 1 s (assumptions).
     Entity: "table:source", the level by code.
     Cannot see: a clock that is off by less than that; one among hosts that are all off alike; whether it is a single
     host's clock that is slow or its way to us; a step forward before it is measured as fast; steps back smaller than
-    the table's interval plus skew_seconds. A producer that sends a stretch of old rows again, and nothing new
-    meanwhile, looks like a step.
+    the table's interval plus skew_seconds; steps of many clocks at once. A producer of few sources that sends a stretch
+    of old rows again, and nothing new meanwhile, looks like a step.
     """
 
     skew_seconds: float = 2.0
@@ -60,8 +63,8 @@ class ClockSkew:
 
     @property
     def keeps(self) -> pl.Schema:
-        """Per source that is late: its newest row, how often and how far it was behind, and whether that was told.
-        Per source and direction (`entity`) that is or was off: LEVEL_COLUMNS.
+        """Per source that is late: its newest row, how often and how far it was behind, and whether that was told (null
+        until it is decided). Per source and direction (`entity`) that is or was off: LEVEL_COLUMNS.
         """
         return pl.Schema(
             {
@@ -122,12 +125,13 @@ class ClockSkew:
         memory = state.filter(pl.col("entity").is_null()).select(LATE_MEMORY)
         runs = self._runs(tables[Late], memory)
         if runs.is_empty():
-            return runs.with_columns(time="newest", active="told", entity="table"), runs.select(LATE_MEMORY)
-        behind = (pl.col("behind_seconds") > self.skew_seconds) & (pl.col("instants") >= self.instants_minimum)
-        runs = runs.with_columns(begins=behind & ~pl.col("told"), told=behind | pl.col("told"))
+            return runs.select(LATE_MEMORY).with_columns(time="newest", active="told", entity="table"), memory
         runs = runs.join(_caught_up(tables, runs), on=["table", "source", "newest"], how="left")
+        alone = pl.Series(_late_by_then(runs) <= self.alike_hosts)
+        decides = pl.col("told").is_null() & pl.col("decided_at").is_not_null()
+        runs = runs.with_columns(begins=decides & alone, told=pl.when(decides).then(alone).otherwise("told"))
         begins = runs.filter("begins").with_columns(time="newest", active=pl.lit(value=True))
-        ends = runs.filter(pl.col("told") & pl.col("until").is_not_null())
+        ends = runs.filter(pl.col("told").fill_null(value=False) & pl.col("until").is_not_null())
         ends = ends.with_columns(time="until", active=pl.lit(value=False))
         said = pl.concat([begins, ends]).with_columns(newest_row_at="newest").with_columns(
             evidence("behind_seconds", "newest_row_at"), entity=pl.format("{}:{}", "table", "source"),
@@ -148,13 +152,23 @@ class ClockSkew:
             )
             .group_by("table", "source", "newest", "time").agg(pl.col("behind_seconds").max())
         )  # fmt: skip
-        known = state.with_columns(time="last", before="instants")
-        both = pl.concat([known, instants], how="diagonal")
-        fresh = pl.col("before").is_null() & (pl.col("time") > pl.col("last").max()).fill_null(value=True)
-        return both.group_by("table", "source", "newest").agg(
-            instants=pl.col("before").max().fill_null(0) + fresh.sum().cast(pl.Int64), last=pl.col("time").max(),
-            behind_seconds=pl.col("behind_seconds").max(), told=pl.col("told").any(ignore_nulls=True),
+        run = ["table", "source", "newest"]
+        known = state.select(*run, "last", before="instants", was="behind_seconds")
+        both = instants.join(known, on=run, how="left").sort(*run, "time")
+        is_fresh = (pl.col("time") > pl.col("last")).fill_null(value=True).cast(pl.Int64)
+        both = both.with_columns(
+            instants=pl.col("before").fill_null(0) + is_fresh.cum_sum().over(run),
+            behind_seconds=pl.max_horizontal("was", pl.col("behind_seconds").cum_max().over(run)),
+        )
+        decides = (pl.col("instants") >= self.instants_minimum) & (pl.col("behind_seconds") > self.skew_seconds)
+        anew = both.group_by(run).agg(
+            pl.col("instants", "behind_seconds").last(), last=pl.max_horizontal(pl.col("time"), pl.col("last")).max(),
+            first=pl.when(pl.col("before").is_null()).then("time").min(),
+            decided_at=pl.col("time").filter(decides).min(),
         )  # fmt: skip
+        runs = state.join(anew, on=run, how="full", coalesce=True, suffix="_now")
+        names = ("instants", "last", "behind_seconds")
+        return runs.with_columns(pl.coalesce(f"{name}_now", name).alias(name) for name in names)
 
 
 def _alike(seconds: Mapping[str, float], within: float, others: int) -> frozenset[str]:
@@ -164,6 +178,23 @@ def _alike(seconds: Mapping[str, float], within: float, others: int) -> frozense
         node for node, lag in seconds.items()
         if np.searchsorted(lags, lag + within, "right") - np.searchsorted(lags, lag - within) > others
     )  # fmt: skip
+
+
+def _late_by_then(runs: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """For each run how many sources of its table, its own among them, were late when it is decided and had not gone on
+    before. Runs of earlier batches have no `first`, and began before.
+    """
+    found = np.zeros(runs.height, dtype=np.int64)
+    for table in runs["table"].unique():
+        mine = runs["table"] == table
+        spans = runs.filter(mine).group_by("source").agg(
+            first=pl.when(pl.col("first").is_not_null().all()).then(pl.col("first").min()).fill_null(EVER),
+            until=pl.when(pl.col("until").is_not_null().all()).then(pl.col("until").max()).fill_null(NEVER),
+        )  # fmt: skip
+        firsts, untils = (np.sort(spans[name].to_physical().to_numpy()) for name in ("first", "until"))
+        at = runs["decided_at"].filter(mine).fill_null(NEVER).to_physical().to_numpy()
+        found[mine.to_numpy()] = np.searchsorted(firsts, at, "right") - np.searchsorted(untils, at, "left")
+    return found
 
 
 def _caught_up(tables: Mapping[type[dy.Schema], pl.DataFrame], runs: pl.DataFrame) -> pl.DataFrame:

@@ -54,6 +54,34 @@ def test_the_gpus_of_one_instant_are_one_row():
     assert judge(late(100, *[90] * 8)).is_empty()
 
 
+def test_an_old_stretch_of_many_sources_that_is_read_again_tells_of_no_clock():
+    sources = [f"n{number}" for number in range(5)]
+    again = [row for source in sources for row in late(100, 90, 91, 92, source=source)]
+    assert judge(again, in_time(99, 100, 101, 102)).is_empty()
+
+
+def test_three_sources_that_are_late_at_the_same_time_are_clocks():
+    some = [row for number in range(3) for row in late(100, 90, 91, source=f"n{number}")]
+    assert judge(some)["entity"].to_list() == ["gpu:n0", "gpu:n1", "gpu:n2"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cutting(110),
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([60, 100]), st.integers(30, 99)), max_size=14, unique=True),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(101, 109)), max_size=4, unique=True),
+)
+def test_cuts_change_nothing_about_sources_that_are_late_together(cuts, came_late, went_on):
+    rows_late = [row for n, newest, time in came_late if time < newest for row in late(newest, time, source=f"n{n}")]
+    newer = [row for n, second in went_on for row in in_time(second, node=f"n{n}")]
+    tables = {Late: rows(Late, *rows_late), Gpu: rows(Gpu, *newer)}
+    whole, state = run(ClockSkew(), tables, 110)
+    pieces, state_of_pieces = run(ClockSkew(), tables, 110, cuts)
+    # Their time is that of the newest row before the step, which all share: only their order is the cut's.
+    assert_frame_equal(pieces, whole, check_exact=True, check_row_order=False)
+    assert_frame_equal(state_of_pieces, state, check_exact=True)
+
+
 def test_each_source_has_its_own_clock():
     assert judge([*late(100, 90), *late(100, 91, source="n2")]).is_empty()
 
