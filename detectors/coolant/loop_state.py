@@ -1,4 +1,4 @@
-"""How a loop's state is laid out: runs of bad samples, the level beside other memory, parts under one schema."""
+"""How a loop's state is laid out: runs of bad samples, the level beside other memory."""
 
 import numpy as np
 import polars as pl
@@ -33,14 +33,3 @@ def level_of(state: pl.DataFrame) -> pl.DataFrame:
 def stored(level: pl.DataFrame) -> pl.DataFrame:
     """The levels under the names of the state."""
     return level.rename({name: f"level_{name}" for name in LEVEL_COLUMNS if name != "entity"})
-
-
-def fitted(rows: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    """Exactly the columns of the schema; what is not there is null."""
-    return pl.DataFrame(
-        [
-            rows[name].cast(dtype) if name in rows.columns
-            else pl.Series(name, [None], dtype).new_from_index(0, rows.height)
-            for name, dtype in schema.items()
-        ]
-    )  # fmt: skip

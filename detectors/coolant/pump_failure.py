@@ -10,13 +10,14 @@ import numpy as np
 import polars as pl
 
 from detectors.contract import NO_FINDINGS, Context, Detection, evidence, findings_frame, ordered
-from detectors.coolant.loop_state import fitted, level_of, run_start, stored
+from detectors.coolant.loop_state import level_of, run_start, stored
 from detectors.coolant.plate_watch import WATCH_COLUMNS, Limits, follow
 from detectors.coolant.time_left import GPU_WATTS, SHUTDOWN_CELSIUS, THROTTLE_CELSIUS
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.planned import PLAN_COLUMNS, during, loops_in, still_needed, with_windows
 from detectors.silence import intervals, seconds
 from detectors.stats.scan import Arrays, scan, toward, weight_of
+from detectors.stats.sorted_state import fitted
 from schemas.columns import UTC_MICROSECONDS
 from schemas.coolant import CoolantLoop, CoolantPump
 from schemas.job import Maintenance

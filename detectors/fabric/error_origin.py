@@ -14,7 +14,7 @@ from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, SAID, fro
 from detectors.fabric.port_samples import TRAINING, bits_since, held, ordered_ports, port_samples, raw_rate, settled
 from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, interleaved, part, rows_of, with_rows
+from detectors.stats.sorted_state import beside, fitted, interleaved, part, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import FabricPort, Optic
 from schemas.tables import TABLE_BY_SCHEMA
@@ -99,9 +99,7 @@ class ErrorOrigin:
         return Detection(self._findings(changes, ports, context), pl.concat(kept))
 
     def _kept(self, row: str, known: pl.DataFrame) -> pl.DataFrame:
-        return pl.concat([pl.DataFrame(schema=self.keeps), known], how="diagonal").select(
-            pl.lit(row).alias("row"), *self.keeps.names()[1:]
-        )
+        return fitted(known.with_columns(row=pl.lit(row)), self.keeps)
 
     def _step(self, memory: Arrays, sample: Arrays) -> tuple[Arrays, Arrays]:
         training, calm = settled(memory, sample, self.settle_seconds)

@@ -12,7 +12,7 @@ from detectors.fabric.lanes import ordered_lanes, with_link, words_of
 from detectors.fabric.module_normals import CHANGES, MEMORY, READINGS, from_normal, module_samples
 from detectors.levels import LEVEL_COLUMNS, levels
 from detectors.stats.scan import scan
-from detectors.stats.sorted_state import part, rows_of, with_rows
+from detectors.stats.sorted_state import fitted, part, rows_of, with_rows
 from schemas.columns import UTC_MICROSECONDS
 from schemas.fabric import Optic
 
@@ -70,9 +70,7 @@ class FiberBend:
         return Detection(self._findings(changes), pl.concat([self._kept("level", wholes), modules]))
 
     def _kept(self, row: str, known: pl.DataFrame) -> pl.DataFrame:
-        return pl.concat([pl.DataFrame(schema=self.keeps), known], how="diagonal").select(
-            pl.lit(row).alias("row"), *self.keeps.names()[1:]
-        )
+        return fitted(known.with_columns(row=pl.lit(row)), self.keeps)
 
     def _judged(
         self, walked: pl.DataFrame, before: pl.DataFrame, level: pl.DataFrame, context: Context

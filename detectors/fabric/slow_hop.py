@@ -14,7 +14,7 @@ from detectors.fabric.port_samples import ordered_ports
 from detectors.fabric.steps import OPEN, finished_steps
 from detectors.stats.grades import GRADE_COLUMNS, graded_levels
 from detectors.stats.scan import Arrays, scan
-from detectors.stats.sorted_state import beside, interleaved, part, rows_of, with_rows
+from detectors.stats.sorted_state import beside, fitted, interleaved, part, rows_of, with_rows
 from schemas.fabric import FabricPort
 from schemas.job import Heartbeat
 
@@ -89,9 +89,7 @@ class SlowHop:
         return Detection(findings, pl.concat(kept))
 
     def _kept(self, row: str, known: pl.DataFrame) -> pl.DataFrame:
-        return pl.concat([pl.DataFrame(schema=self.keeps), known], how="diagonal").select(
-            pl.lit(row).alias("row"), *self.keeps.names()[1:]
-        )
+        return fitted(known.with_columns(row=pl.lit(row)), self.keeps)
 
     def _jobs(self, beats: pl.DataFrame, state: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """What is known of each job, at every step that ended and as of before; its memory; its open step."""

@@ -124,3 +124,14 @@ def put(state: pl.DataFrame, at: npt.NDArray[np.int64], rows: pl.DataFrame) -> p
         state[name].clone().scatter(where, rows[name])
         for name in rows.columns if not before[name].equals(rows[name], null_equal=True)
     )  # fmt: skip
+
+
+def fitted(rows: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Exactly the columns of the schema; what is not there is null."""
+    return pl.DataFrame(
+        [
+            rows[name].cast(dtype) if name in rows.columns
+            else pl.Series(name, [None], dtype).new_from_index(0, rows.height)
+            for name, dtype in schema.items()
+        ]
+    )  # fmt: skip

@@ -56,6 +56,8 @@ def deliver(
         again = [one for one in old if one.id in told_over]  # news, though it was first detected long ago
         is_away = False
         for incident in (*fresh, *again, *(store.incident(name) for name in sorted(lasting))):
+            if is_away and incident.id in known:
+                continue
             records = ledger.actions(incident=incident.id, limit=None)
             said = fingerprint(incident, records)
             if not _is_due(incident, said, known.get(incident.id), receiver, muted, settings, now):

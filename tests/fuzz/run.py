@@ -108,16 +108,8 @@ def main() -> int:
 
     def run(form: Format) -> subprocess.CompletedProcess[str]:
         until = ["--runs", str(given.runs)] if given.runs else ["--seconds", str(given.seconds)]
-        command = [
-            sys.executable,
-            "-m",
-            "tests.fuzz.run",
-            "--format",
-            form.name,
-            *until,
-            "--crashes",
-            str(given.crashes),
-        ]
+        command = [sys.executable, "-m", "tests.fuzz.run", "--format", form.name, *until,
+                   "--crashes", str(given.crashes)]  # fmt: skip
         as_before = {**os.environ, "PYTHONHASHSEED": "0"}
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=as_before)
 
